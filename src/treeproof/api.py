@@ -14,6 +14,7 @@ from treeproof.query.domain import Domain
 from treeproof.query.goals import Goal
 from treeproof.query.paper_protocol import PaperProtocol
 from treeproof.query.perturbations import (
+    All,
     Ball,
     Box,
     LInf,
@@ -180,7 +181,7 @@ def verify(
     y : array-like of shape (n_rows,), optional
         Labels that the rows should have, as the model's library reports them; by default the
         model's own labels.
-    perturbation : float, LInf, L1, L2, L0, Cost or Box
+    perturbation : float, LInf, L1, L2, L0, Cost, All or Box
         How a row may change, with a radius or budget; a number is the radius of a plain LInf.
     goal : KeepsLabel, AvoidsTarget, ScoreWithin or ScoreChange, optional
         What must hold; by default the label is kept.
@@ -355,7 +356,7 @@ def recourse(
     from treeproof.search.question import Question
     from treeproof.search.recourse import Wishes, find_recourse
 
-    if not isinstance(perturbation, Ball):
+    if not isinstance(perturbation, Ball) or isinstance(perturbation, All):
         raise InvalidInput(
             "'perturbation' must say what changes cost: an LInf, L1, L2, L0 or Cost."
             f" Got {perturbation!r}."

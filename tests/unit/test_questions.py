@@ -113,7 +113,7 @@ def test_float64_rows_are_judged_as_deployed(iris):
         ({"perturbation": tp.LInf()}, "LInf must have a radius"),
         (
             {"perturbation": "near"},
-            "must be a radius such as 0.1, an LInf, L1, L2, L0, Cost or Box",
+            "must be a radius such as 0.1, an LInf, L1, L2, L0, Cost, All",
         ),
         ({"perturbation": -0.1}, "'eps' of LInf must be a number >= 0"),
         ({"y": tp.LInf(0.1)}, "'y' must be the labels of the rows, or None. Got LInf"),

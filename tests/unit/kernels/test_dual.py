@@ -18,7 +18,7 @@ from treeproof.engines.spaces import rank_space
 from treeproof.kernels.core.cells import FIXED, CellBox, cells_of_box
 from treeproof.kernels.core.leaves import restrict_box
 from treeproof.kernels.exact.dual import enter_box, marginals, new_state, refresh, sweep
-from treeproof.kernels.exact.primal import locate, new_holders
+from treeproof.kernels.exact.primal import gains_of, locate, new_holders
 from treeproof.kernels.exact.problem import (
     BASE,
     CELL_START,
@@ -149,7 +149,9 @@ def test_a_problem_has_the_values_of_the_model(seed):
         )
         scale = 1e-12 * problem.terms[GROSS]
         assert abs(exact_value(problem, point) - expected) <= scale
-        value = locate(problem, state, np.array(point, np.int32), new_holders(problem))
+        value = locate(
+            problem, gains_of(problem), state, np.array(point, np.int32), new_holders(problem)
+        )
         assert abs(Fraction(value) - expected) <= scale
 
 

@@ -144,6 +144,7 @@ def test_tables_have_a_line_for_each_way(tmp_path):
         ({"step": {0: 0.0}}, "'step of 0' must be a number above 0"),
         ({"step": [1]}, "'step' must be a dict of features"),
         ({"perturbation": tp.Box(0, 1)}, "must say what changes cost"),
+        ({"perturbation": tp.All(tp.L0(2), tp.L1())}, "must say what changes cost"),
         ({"X": X[SOURCE.predict(X) == 1]}, "rows that are not decided as wished"),
     ],
 )

@@ -16,17 +16,20 @@ from treeproof.kernels.core.leaves import restrict
 from treeproof.kernels.core.status import NODE_LIMIT, TIME_LIMIT, UNDECIDED
 from treeproof.kernels.exact.dual import enter_box, new_state, sweep
 from treeproof.kernels.exact.initial_radius import order_alternatives
+from treeproof.kernels.exact.nodes import new_stack, pop, push
+from treeproof.kernels.exact.objective import (
+    ball_objective,
+    climb,
+    reaches_need,
+    shrink_box,
+)
 from treeproof.kernels.exact.primal import (
     NODES,
     RESTRICTIONS,
     SWEEPS,
-    climb,
     clip_point,
     decode,
     new_found,
-    new_target,
-    reaches_need,
-    shrink_box,
 )
 from treeproof.kernels.exact.problem import (
     ENTRY_START,
@@ -46,7 +49,7 @@ from treeproof.kernels.exact.row import (
     is_excluded_by_eq6,
     write_columns,
 )
-from treeproof.kernels.exact.search import Budget, judge_point, new_judge, new_stack, pop, push
+from treeproof.kernels.exact.search import Budget, judge_point, new_judge
 
 DECODED_AFTER = (1, 4, 12)
 """Numbers of sweeps after which a point is decoded from the dual; the starts after the first."""
@@ -95,7 +98,7 @@ def kick(problem, state, generator, point):
 
 
 @noalloc_kernel
-def dive(problem, state, target, bound, stack, generator):
+def dive(problem, state, objective, bound, stack, generator):
     """Narrow random slots towards the dual's favourites, sweeping in between, and decode.
 
     The box, and what goes with it in the state, is left as it was; the point lies in the box.
@@ -116,45 +119,45 @@ def dive(problem, state, target, bound, stack, generator):
         state.box[slot, LOW] = cut + 1 if best > cut else low
         state.box[slot, HIGH] = high if best > cut else cut
         bound = enter_box(problem, state)
-        bound = sweep(problem, state, turn % 2 == 0, bound, target.floor)
-        target.counts[SWEEPS] += 1
-        if bound < target.floor:
+        bound = sweep(problem, state, turn % 2 == 0, bound, objective.floor)
+        objective.found.counts[SWEEPS] += 1
+        if bound < objective.floor:
             break
-    decode(problem, state, state.rest, target.distance, target.point)
+    decode(problem, state, state.rest, objective.cost, objective.point)
     pop(stack, state)
     enter_box(problem, state)
 
 
 @noalloc_kernel
-def start_point(problem, state, target, start, bound, best, stack, generator):
-    """Put the start with the given number into ``target.point``; returns the dual bound.
+def start_point(problem, state, objective, start, bound, best, stack, generator):
+    """Put the start with the given number into ``objective.point``; returns the dual bound.
 
     The point may lie outside the box.
     """
     if start == 0:
         for cell in range(len(state.marginal)):
             state.marginal[cell] = 0.0
-        decode(problem, state, state.marginal, target.distance, target.point)
+        decode(problem, state, state.marginal, objective.cost, objective.point)
         return bound
     if start <= len(DECODED_AFTER):
         done = DECODED_AFTER[start - 2] if start > 1 else 0
         for turn in range(done, DECODED_AFTER[start - 1]):
-            bound = sweep(problem, state, turn % 2 == 0, bound, target.floor)
-            target.counts[SWEEPS] += 1
-            if bound < target.floor:
+            bound = sweep(problem, state, turn % 2 == 0, bound, objective.floor)
+            objective.found.counts[SWEEPS] += 1
+            if bound < objective.floor:
                 return bound
-        decode(problem, state, state.rest, target.distance, target.point)
+        decode(problem, state, state.rest, objective.cost, objective.point)
         return bound
     if start % 4 == 2:
-        dive(problem, state, target, bound, stack, generator)
+        dive(problem, state, objective, bound, stack, generator)
         return bound
     if start % 4 == 0:
-        bound = sweep(problem, state, start % 8 == 0, bound, target.floor)
-        target.counts[SWEEPS] += 1
-        decode(problem, state, state.rest, target.distance, target.point)
+        bound = sweep(problem, state, start % 8 == 0, bound, objective.floor)
+        objective.found.counts[SWEEPS] += 1
+        decode(problem, state, state.rest, objective.cost, objective.point)
     else:
-        copy_into(target.point, best)
-    kick(problem, state, generator, target.point)
+        copy_into(objective.point, best)
+    kick(problem, state, generator, objective.point)
     return bound
 
 
@@ -192,7 +195,9 @@ def attack_box(forest, claim, region, box, n_starts, found, generator, budget):
         return NOTHING_THERE
     problem = build_problem(base, leaves, box)
     state = new_state(problem)
-    target = new_target(problem, forest.space, region, claim.need, floor, found)
+    objective = ball_objective(
+        problem, forest.space, region, box, claim.need, floor, np.int64(1), found
+    )
     judge = new_judge(forest, claim, region, box, found)
     stack = new_stack(state, np.int64(1))
     best = np.zeros(problem.n_slots, dtype=np.int32)
@@ -200,7 +205,7 @@ def attack_box(forest, claim, region, box, n_starts, found, generator, budget):
     best_value = -np.inf
     status = NOTHING_FOUND
     start = 0
-    if not shrink_box(problem, state, target, target.upper[0], target.is_open[0]):
+    if not shrink_box(problem, state, objective):
         return NOTHING_THERE
     bound = enter_box(problem, state)
     # Few features in play have few neighbourhoods to search.
@@ -209,23 +214,23 @@ def attack_box(forest, claim, region, box, n_starts, found, generator, budget):
         found.counts[NODES] += 1
         if found.counts[NODES] > budget.nodes or seconds_now(clock) > budget.deadline:
             return LIMITED
-        bound = start_point(problem, state, target, start, bound, best, stack, generator)
+        bound = start_point(problem, state, objective, start, bound, best, stack, generator)
         if bound < floor:
             return NOTHING_THERE if status == NOTHING_FOUND else status
         start += 1
         # What was best before may lie outside by now. The box holds only what is nearer than the
         # witness, so that each new one is nearer and there are finitely many.
-        clip_point(problem, state, target.point)
-        value = climb(problem, state, target, np.int64(ROUNDS))
-        if value < target.need:
+        clip_point(problem, state, objective.point)
+        value = climb(problem, state, objective, np.int64(ROUNDS))
+        if value < objective.need:
             if value > best_value:
                 best_value = value
-                copy_into(best, target.point)
+                copy_into(best, objective.point)
             continue
-        if judge_point(judge, problem, target) != BROKEN:
+        if judge_point(judge, problem, objective) != BROKEN:
             continue
         status = FOUND
-        if not region.is_ball or not descend_again(problem, state, target, judge):
+        if not region.is_ball or not descend_again(problem, state, objective, judge):
             return status
         best_value = -np.inf
         bound = enter_box(problem, state)
@@ -234,19 +239,19 @@ def attack_box(forest, claim, region, box, n_starts, found, generator, budget):
 
 
 @noalloc_kernel
-def descend_again(problem, state, target, judge):
+def descend_again(problem, state, objective, judge):
     """Move the witness closer as long as ascent inside the nearer box breaks the claim again.
 
     Ends with a point of that box which does not; False when no nearer box is left.
     """
     # Ends: each point that breaks the claim lies in a box of what is nearer than the last one.
     while True:
-        if not shrink_box(problem, state, target, target.upper[0], target.is_open[0]):
+        if not shrink_box(problem, state, objective):
             return False
-        clip_point(problem, state, target.point)
-        if not reaches_need(problem, state, target, np.int64(ROUNDS)):
+        clip_point(problem, state, objective.point)
+        if not reaches_need(problem, state, objective, np.int64(ROUNDS)):
             return True
-        if judge_point(judge, problem, target) != BROKEN:
+        if judge_point(judge, problem, objective) != BROKEN:
             return True
 
 

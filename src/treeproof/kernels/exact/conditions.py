@@ -142,20 +142,25 @@ def prefer_one(problem):
 @noalloc_kernel
 def weigh(problem, weight):
     """Make the problem's terms the weighted sum of those of its conditions."""
-    table = problem.conditions
-    problem.terms[BASE] = 0.0
-    problem.terms[GROSS] = 0.0
-    for cell in range(len(problem.unary)):
-        problem.unary[cell] = 0.0
-    for leaf in range(len(problem.leaf_gain)):
-        problem.leaf_gain[leaf] = 0.0
+    add_up(problem.conditions, weight, problem.terms, problem.unary, problem.leaf_gain)
+
+
+@noalloc_kernel
+def add_up(table, weight, terms, unary, leaf_gain):
+    """Fill in the weighted sum of the terms of conditions."""
+    terms[BASE] = 0.0
+    terms[GROSS] = 0.0
+    for cell in range(len(unary)):
+        unary[cell] = 0.0
+    for leaf in range(len(leaf_gain)):
+        leaf_gain[leaf] = 0.0
     for number in range(len(weight)):
-        problem.terms[BASE] += weight[number] * table.terms[number, BASE]
-        problem.terms[GROSS] += weight[number] * table.terms[number, GROSS]
-        for cell in range(len(problem.unary)):
-            problem.unary[cell] += weight[number] * table.unary[number, cell]
-        for leaf in range(len(problem.leaf_gain)):
-            problem.leaf_gain[leaf] += weight[number] * table.gain[number, leaf]
+        terms[BASE] += weight[number] * table.terms[number, BASE]
+        terms[GROSS] += weight[number] * table.terms[number, GROSS]
+        for cell in range(len(unary)):
+            unary[cell] += weight[number] * table.unary[number, cell]
+        for leaf in range(len(leaf_gain)):
+            leaf_gain[leaf] += weight[number] * table.gain[number, leaf]
 
 
 @noalloc_kernel

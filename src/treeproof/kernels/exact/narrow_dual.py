@@ -39,6 +39,7 @@ RANGE_PAIR = 2
 class Narrow(NamedTuple):
     """Ranges of leaves that are narrower than their slot; arrays are overwritten in place."""
 
+    is_used: bool  # otherwise sweeps visit all entries, and there are none
     # Of the problem: for each leaf its ranges
     leaf_start: np.ndarray  # (n_leaves + 1,) uint32
     ranges: np.ndarray  # (n_ranges, 3) uint32; LOW, HIGH: segments of the pair; RANGE_PAIR
@@ -88,6 +89,7 @@ def new_narrow(problem, is_used):
         start[pair + 1] += start[pair]
     size = np.int64(count)
     return Narrow(
+        is_used,
         leaf_start,
         ranges[:size],
         start,

@@ -36,6 +36,7 @@ from treeproof.kernels.core.status import (
     PROVED,
     TIME_LIMIT,
 )
+from treeproof.kernels.exact.branching import best_cut, choose_branch, eliminate, peaks_right
 from treeproof.kernels.exact.dual import (
     LOWEST,
     enter_box,
@@ -45,6 +46,7 @@ from treeproof.kernels.exact.dual import (
     sweep,
 )
 from treeproof.kernels.exact.frontier import inherit, leave, with_room_for, write_box
+from treeproof.kernels.exact.objective import Elsewhere, climb, nearest_of, new_objective
 from treeproof.kernels.exact.open_boxes import (
     BOUND,
     CUT_OFF,
@@ -60,9 +62,8 @@ from treeproof.kernels.exact.open_boxes import (
     with_places,
 )
 from treeproof.kernels.exact.pairs import PairForest, gains_nothing
-from treeproof.kernels.exact.primal import Target, climb, decode, new_holders
+from treeproof.kernels.exact.primal import decode, new_found
 from treeproof.kernels.exact.problem import BASE, FEATURE, GROSS, HIGH, LOW
-from treeproof.kernels.exact.search import best_cut, choose_branch, eliminate, peaks_right
 
 VALUE, BOTH, LABELS = 0, 1, 2
 """What is sought: the largest value; a pair that passes both needs; two labels that differ."""
@@ -327,23 +328,23 @@ def floor_of(aim, best):
 
 
 @noalloc_kernel
-def propose(problem, state, target, judge, best, score):
+def propose(problem, state, objective, judge, best, score):
     """Try the best-scored point of the box after some ascent; returns what `judge_pair` says."""
-    decode(problem, state, score, target.distance, target.point)
-    return consider(problem, state, target, judge, best, np.int64(ROUNDS))
+    decode(problem, state, score, objective.cost, objective.point)
+    return consider(problem, state, objective, judge, best, np.int64(ROUNDS))
 
 
 @noalloc_kernel
-def consider(problem, state, target, judge, best, rounds):
-    """Judge `target.point` after some rounds of ascent; what is sought, or better, is kept."""
-    value = climb(problem, state, target, rounds)
+def consider(problem, state, objective, judge, best, rounds):
+    """Judge `objective.point` after some rounds of ascent; what is sought, or better, is kept."""
+    value = climb(problem, state, objective, rounds)
     best.counts[2] += 1
     if judge.aim.mode == VALUE:
         if not value > best.value[0]:
             return HOLDS
     elif value < 0.0:
         return HOLDS
-    if not write_cells(judge, problem, target.point):
+    if not write_cells(judge, problem, objective.point):
         return HOLDS
     verdict = np.int64(BROKEN)
     if judge.aim.mode != VALUE:
@@ -376,23 +377,23 @@ def reweigh(problem, parts, weight):
 
 
 @noalloc_kernel
-def is_first_ahead(problem, parts, state, target):
+def is_first_ahead(problem, parts, state, objective):
     """Whether the first gain is the larger one at the point that the present bound prefers.
 
     Then less weight for it lowers the bound. A guess only: the weight is free.
     """
-    decode(problem, state, state.marginal, target.distance, target.point)
+    decode(problem, state, state.marginal, objective.cost, objective.point)
     ahead = parts.base[0] - parts.base[1]
     for slot in range(problem.n_slots):
-        ahead += parts.unary[0, target.point[slot]] - parts.unary[1, target.point[slot]]
+        ahead += parts.unary[0, objective.point[slot]] - parts.unary[1, objective.point[slot]]
     for factor in range(problem.n_factors):
-        ahead += factor_lead(problem, parts, target, factor)
+        ahead += factor_lead(problem, parts, objective, factor)
     return ahead > 0.0
 
 
 @noalloc_kernel
-def factor_lead(problem, parts, target, factor):
-    """First gain minus second gain of a factor's leaf at `target.point`."""
+def factor_lead(problem, parts, objective, factor):
+    """First gain minus second gain of a factor's leaf at `objective.point`."""
     first = problem.factors[factor, 0]
     last = problem.factors[factor + 1, 0]
     width = problem.factors[factor + 1, 2] - problem.factors[factor, 2]
@@ -401,7 +402,7 @@ def factor_lead(problem, parts, target, factor):
         is_here = True
         for step in range(width):
             pair = problem.factors[factor, 2] + step
-            cell = target.point[problem.pairs[pair, 0]]
+            cell = objective.point[problem.pairs[pair, 0]]
             start = problem.pairs[pair, 2]
             low = problem.segments[start + problem.entries[entry + step, LOW], LOW]
             high = problem.segments[start + problem.entries[entry + step, HIGH], HIGH]
@@ -415,7 +416,7 @@ def factor_lead(problem, parts, target, factor):
 
 
 @inner_kernel
-def weigh_root(problem, parts, state, target, judge, best):
+def weigh_root(problem, parts, state, objective, judge, best):
     """A weight that makes the root's bound small, by bisection of the slope.
 
     Returns the weight, the problem with it, and whether what is sought was found on the way.
@@ -439,9 +440,9 @@ def weigh_root(problem, parts, state, target, judge, best):
         if least < 0.0:
             break
         marginals(problem, state)
-        if propose(problem, state, target, judge, best, state.marginal) == BROKEN:
+        if propose(problem, state, objective, judge, best, state.marginal) == BROKEN:
             return weight, problem, True
-        if is_first_ahead(problem, parts, state, target):
+        if is_first_ahead(problem, parts, state, objective):
             high = weight
         else:
             low = weight
@@ -451,7 +452,7 @@ def weigh_root(problem, parts, state, target, judge, best):
 
 
 @inner_kernel
-def adapt_weight(problem, parts, state, target, best, above, weight):
+def adapt_weight(problem, parts, state, objective, best, above, weight):
     """Look for a weight with a smaller bound in the state's box, from that of the last one on.
 
     Returns the problem with the best weight seen, the weight, the smallest bound seen, and the one
@@ -459,7 +460,7 @@ def adapt_weight(problem, parts, state, target, best, above, weight):
     """
     step = 0.5
     for _ in range(NODE_WEIGHT_STEPS):
-        towards = 0.0 if is_first_ahead(problem, parts, state, target) else 1.0
+        towards = 0.0 if is_first_ahead(problem, parts, state, objective) else 1.0
         tried = np.rint(PARTS_OF_WEIGHT * (weight + step * (towards - weight))) / PARTS_OF_WEIGHT
         if tried == weight:
             break
@@ -497,19 +498,19 @@ def is_shrunk(problem, state):
 
 
 @noalloc_kernel
-def try_point(problem, state, target, judge, best):
+def try_point(problem, state, objective, judge, best):
     """`propose`, less and less often while it finds nothing better."""
     best.tries[1] += 1
     if judge.aim.mode == VALUE and best.tries[1] <= best.tries[0]:
         return np.int64(HOLDS)
-    verdict = np.int64(propose(problem, state, target, judge, best, state.marginal))
+    verdict = np.int64(propose(problem, state, objective, judge, best, state.marginal))
     best.tries[0] = 0 if verdict == BETTER else min(best.tries[0] + 1, LONGEST_REST)
     best.tries[1] = 0
     return verdict
 
 
 @noalloc_kernel
-def work_on(problem, state, target, judge, best, patience):
+def work_on(problem, state, objective, judge, best, patience):
     """Work on the state's box until it is closed, has to be split, or shows what is sought.
 
     Returns CLOSED, SPLIT or VIOLATED; a bound of all points of the box as it was, and of those
@@ -539,7 +540,7 @@ def work_on(problem, state, target, judge, best, patience):
         if bound < floor and turn < limit:
             continue
         if is_root and turn in (1, 4, 12):
-            if propose(problem, state, target, judge, best, state.rest) == BROKEN:
+            if propose(problem, state, objective, judge, best, state.rest) == BROKEN:
                 return VIOLATED, np.inf, np.inf
             floor = floor_of(aim, best)
         if turn < limit and (turn < 2 or bound - floor <= patience * (before - bound)):
@@ -548,7 +549,7 @@ def work_on(problem, state, target, judge, best, patience):
         if bound + error < floor:
             return CLOSED, max(bound + error, dropped), -np.inf
         marginals(problem, state)
-        if try_point(problem, state, target, judge, best) == BROKEN:
+        if try_point(problem, state, objective, judge, best) == BROKEN:
             return VIOLATED, np.inf, np.inf
         floor = floor_of(aim, best)
         # Sound: with a cell fixed the bound is bound + marginal, each within error of exact.
@@ -565,24 +566,15 @@ def work_on(problem, state, target, judge, best, patience):
 
 
 @inner_kernel
-def new_target(problem):
-    """Scratch of points; nothing is near or far, and ascent goes on to the top."""
-    n_cells = len(problem.unary)
-    return Target(
-        np.inf,
-        0.0,
-        np.zeros(n_cells, dtype=np.float64),
-        np.zeros(n_cells, dtype=np.bool_),
-        np.zeros(1, dtype=np.float64),
-        np.zeros(1, dtype=np.bool_),
-        np.zeros(4, dtype=np.int64),
-        np.zeros(problem.n_slots, dtype=np.int32),
-        np.empty(n_cells, dtype=np.float64),
-        np.zeros(1, dtype=np.int64),
-        np.empty((problem.n_slots, 4), dtype=np.int32),
-        new_holders(problem),
-        np.empty(problem.n_slots, dtype=np.bool_),
-    )
+def free_objective(problem):
+    """Scratch of points; nothing costs anything, and ascent goes on to the top."""
+    n_cells, found = len(problem.unary), new_found(0)
+    costs = np.zeros(n_cells, dtype=np.float64), np.zeros((n_cells, 2), dtype=np.int32), 0.0
+    return new_objective(
+        problem, nearest_of(np.bool_(True), np.inf, found.is_open), np.inf, 0.0,
+        (np.int64(1), np.int64(0)), costs,
+        np.empty(0, dtype=np.int32), Elsewhere(0.0, 0.0, np.int64(0)), found,
+    )  # fmt: skip
 
 
 @noalloc_kernel
@@ -677,7 +669,7 @@ def is_worthless(problem, state, leaves, box):
 
 
 @noalloc_kernel
-def find_cut(problem, state, target, judge, best, gap):
+def find_cut(problem, state, objective, judge, best, gap):
     """Where to split the state's box; or, where one pair of leaves is left, what it shows.
 
     Returns the cut (slot, -1 without one; last cell of its left part; what is cut off the left and
@@ -691,12 +683,12 @@ def find_cut(problem, state, target, judge, best, gap):
     if slot < 0:
         # One pair of leaves is left in every tree, and related columns go together.
         for other in range(problem.n_slots):
-            target.point[other] = state.box[other, LOW]
-        verdict = np.int64(consider(problem, state, target, judge, best, np.int64(0)))
+            objective.point[other] = state.box[other, LOW]
+        verdict = np.int64(consider(problem, state, objective, judge, best, np.int64(0)))
         # Sound: the point is one of many, since trees of other classes may tell the box apart; it
         # stands for all of them only where the needs of these two classes are not met.
         is_partial = judge.aim.mode == LABELS and not judge.forest.has_all_trees
-        if verdict == HOLDS and is_partial and climb(problem, state, target, np.int64(0)) >= 0.0:
+        if verdict == HOLDS and is_partial and climb(problem, state, objective, np.int64(0)) >= 0.0:
             verdict = np.int64(AMBIGUOUS)
     return (np.int64(slot), np.int64(cell), off_left, off_right), is_trimmed, verdict
 
@@ -765,14 +757,14 @@ def maximise(problem, parts, box, judge, best, budget, frontier, bounds):
     aim = judge.aim
     state = new_state(problem)
     inherit(frontier, problem, state)
-    target = new_target(problem)
+    objective = free_objective(problem)
     boxes = new_open_boxes(len(state.multiplier), problem.n_slots)
     ceiling = -np.inf
     is_near_tie = False
     is_mixed = len(parts.base) > 0
     weight = 0.5
     if is_mixed:
-        weight, problem, is_found = weigh_root(problem, parts, state, target, judge, best)
+        weight, problem, is_found = weigh_root(problem, parts, state, objective, judge, best)
         if is_found:
             return FOUND, np.inf, frontier
     above, goal = bounds
@@ -786,7 +778,7 @@ def maximise(problem, parts, box, judge, best, budget, frontier, bounds):
         status = count_box(best, budget, has_room)
         if status != PROVED:
             return status, max(above, ceiling, top_bound(boxes)), frontier
-        outcome, closed, left = work_on(problem, state, target, judge, best, patience)
+        outcome, closed, left = work_on(problem, state, objective, judge, best, patience)
         if outcome == VIOLATED:
             return FOUND, np.inf, frontier
         ceiling = max(ceiling, min(closed, above))
@@ -795,7 +787,7 @@ def maximise(problem, parts, box, judge, best, budget, frontier, bounds):
         here = left  # the bound that the marginals belong to; that of the box may be smaller
         if outcome == SPLIT and is_mixed:
             problem, weight, left, here = adapt_weight(
-                problem, parts, state, target, best, left, weight
+                problem, parts, state, objective, best, left, weight
             )
             # Sound: below 0 with some weight, no point of the box passes both needs.
             outcome = CLOSED if left < 0.0 else SPLIT
@@ -815,7 +807,7 @@ def maximise(problem, parts, box, judge, best, budget, frontier, bounds):
         cut = (np.int64(-1), np.int64(0), 0.0, 0.0)
         if outcome == SPLIT:
             gap = here - floor_of(aim, best)
-            cut, is_trimmed, verdict = find_cut(problem, state, target, judge, best, gap)
+            cut, is_trimmed, verdict = find_cut(problem, state, objective, judge, best, gap)
             if verdict == BROKEN:
                 return FOUND, np.inf, frontier
             is_near_tie = is_near_tie or verdict == AMBIGUOUS

@@ -20,15 +20,17 @@ from treeproof.kernels.core.status import (
     TIME_LIMIT,
     UNDECIDED,
 )
+from treeproof.kernels.exact.branching import choose_branch
 from treeproof.kernels.exact.dual import enter_box, marginals, new_state, refresh
+from treeproof.kernels.exact.nodes import new_stack, pop, push_part, with_room
 from treeproof.kernels.exact.optimum import (
     PARTS_OF_WEIGHT,
     VALUE,
     adapt_weight,
     choose_split,
+    free_objective,
     is_worthless,
     new_best,
-    new_target,
     relate,
     reweigh,
 )
@@ -52,14 +54,7 @@ from treeproof.kernels.exact.property import (
     pair_slack,
     with_all_trees,
 )
-from treeproof.kernels.exact.search import (
-    Budget,
-    choose_branch,
-    new_stack,
-    pop,
-    push_part,
-    with_room,
-)
+from treeproof.kernels.exact.search import Budget
 
 NOTHING = 78
 """The letter N, of a box in which no pair of leaves gains anything."""
@@ -166,7 +161,7 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
     and the tape: boxes in preorder, left ones first.
     """
     clock = np.empty(2, dtype=np.int64)
-    target = new_target(problem)
+    objective = free_objective(problem)
     stack = new_stack(state, np.int64(8))
     inherited = np.empty(64, dtype=np.float64)
     is_mixed = len(parts.base) > 0
@@ -196,7 +191,7 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
             marginals(problem, state)
             if is_mixed:
                 problem, weight, _, _ = adapt_weight(
-                    problem, parts, state, target, best, bound + 2.0 * error, weight
+                    problem, parts, state, objective, best, bound + 2.0 * error, weight
                 )
                 enter_box(problem, state)
                 refresh(problem, state)

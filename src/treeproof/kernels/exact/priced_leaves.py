@@ -11,6 +11,7 @@ import numpy as np
 from treeproof.kernels.core.cells import CellBox, Kept
 from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel
 from treeproof.kernels.core.leaves import range_cost
+from treeproof.kernels.exact.objective import Measure
 
 
 class PriceList(NamedTuple):
@@ -21,15 +22,10 @@ class PriceList(NamedTuple):
     is_open: np.ndarray  # (n_atoms,) bool; only approached
     is_exact: np.ndarray  # (n_atoms,) bool; that double is the price, or its infimum
     value: np.ndarray  # (n_atoms,) float64; of the witness, on numeric axes
-    # Of two sums of prices that differ, the difference is at least this; 0 where nothing is known
-    grid: float
-    is_max: bool  # a point costs its dearest atom, otherwise the sum of its atoms
-    takes_any: bool  # any violation within the limit will do, otherwise the cheapest is sought
-    limit: float  # no point beyond this is asked about
-    is_limit_exact: bool  # otherwise it was rounded up
-    # What only approaches a limit is beyond it: any violation within the limit will do, or there is
-    # a witness that only approaches its cost, and what attains that is sought
-    is_closed: np.ndarray  # (1,) bool
+    measure: Measure
+    # Of other costs, whose sums have limits: what atoms cost, rounded down; limits, rounded up
+    other: np.ndarray  # (n_others, n_atoms) float64
+    other_limit: np.ndarray  # (n_others,) float64
 
 
 @inlined_kernel
@@ -39,12 +35,23 @@ def is_beyond(prices, atom):
 
 
 @inlined_kernel
-def is_cheaper(prices, atom, other):
+def costs_less(prices, atom, other):
     """Whether an atom costs less than another, or as much without being beyond it."""
     cost = prices.cost[atom]
     return cost < prices.cost[other] or (
         cost == prices.cost[other] and is_beyond(prices, other) and not is_beyond(prices, atom)
     )
+
+
+@inlined_kernel
+def is_dominated(prices, atom, other):
+    """Whether another atom, which is no dearer, costs no more in other costs, either."""
+    if atom == other:
+        return False
+    for number in range(len(prices.other_limit)):
+        if prices.other[number, atom] < prices.other[number, other]:
+            return False
+    return True
 
 
 @inner_kernel
@@ -53,7 +60,7 @@ def keep_affordable(atoms, prices, limit):
 
     Sound: what is left out costs more, together with the cheapest atoms of all other axes, than
     the limit, rounding included; or there is an atom that no node tells from it and that costs no
-    more, which is kept.
+    more, whichever cost is looked at, which is kept.
     """
     n_axes = len(atoms.atom_start) - 1
     n_atoms = len(prices.cost)
@@ -64,16 +71,16 @@ def keep_affordable(atoms, prices, limit):
         for atom in range(atoms.atom_start[axis], atoms.atom_start[axis + 1]):
             least = min(least, prices.cost[atom])
         cheapest[axis] = least
-        total = max(total, least) if prices.is_max else total + least
+        total = max(total, least) if prices.measure.is_max else total + least
     best = np.full(n_atoms, -1, dtype=np.int32)
     for atom in range(n_atoms):
         twin = atoms.twin[atom]
-        if best[twin] < 0 or is_cheaper(prices, atom, best[twin]):
+        if best[twin] < 0 or costs_less(prices, atom, best[twin]):
             best[twin] = atom
-    shrink = 1.0 if prices.is_max else 1.0 - (n_axes + 4) * 2.0**-52
+    shrink = 1.0 if prices.measure.is_max else 1.0 - (n_axes + 4) * 2.0**-52
     # What costs a little more than its double is not within a limit that is meant as it is. Other
     # limits below a witness are rounded, and leave room for that little.
-    is_closed = prices.is_closed[0]
+    is_closed = prices.measure.is_closed[0]
     rank = np.empty(n_atoms + 1, dtype=np.int32)
     kept = np.empty(n_atoms, dtype=np.int32)
     cost = np.empty(n_atoms, dtype=np.float64)
@@ -84,7 +91,7 @@ def keep_affordable(atoms, prices, limit):
     high = np.empty(n_axes, dtype=np.int32)
     count = 0
     for axis in range(n_axes):
-        others = 0.0 if prices.is_max or np.isinf(total) else total - cheapest[axis]
+        others = 0.0 if prices.measure.is_max or np.isinf(total) else total - cheapest[axis]
         last = atoms.atom_start[axis + 1] - 1
         is_rising = False
         bottom[axis] = count
@@ -93,7 +100,7 @@ def keep_affordable(atoms, prices, limit):
             price = prices.cost[atom]
             if (
                 price < np.inf
-                and best[atoms.twin[atom]] == atom
+                and not is_dominated(prices, atom, best[atoms.twin[atom]])
                 and (price + others) * shrink <= limit
                 and not (is_closed and price == limit and is_beyond(prices, atom))
             ):
@@ -102,7 +109,7 @@ def keep_affordable(atoms, prices, limit):
                     is_rising = price > cost[count - 1]
                 kept[count] = atom
                 cost[count] = price
-                if is_cheaper(prices, atom, kept[bottom[axis]]):
+                if costs_less(prices, atom, kept[bottom[axis]]):
                     bottom[axis] = count
                 count += 1
         if count > start[axis] and kept[bottom[axis]] == last:

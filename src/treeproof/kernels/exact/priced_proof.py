@@ -21,30 +21,29 @@ from treeproof.kernels.core.status import (
     PROVED,
     TIME_LIMIT,
 )
+from treeproof.kernels.exact.branching import choose_branch, choose_jump
+from treeproof.kernels.exact.cost_weight import improve_cost_weight, set_cost_weight, weigh_box
 from treeproof.kernels.exact.dual import enter_box, new_state, refresh, sweep
+from treeproof.kernels.exact.nodes import new_stack, pop, push_part, with_room
+from treeproof.kernels.exact.objective import (
+    LIMIT,
+    Measure,
+    cheapest_point,
+    cost_of_slots,
+    set_limit,
+)
 from treeproof.kernels.exact.priced_leaves import (
     PriceList,
     keep_affordable,
     leaf_costs,
 )
 from treeproof.kernels.exact.priced_rows import (
-    first_price,
+    first_weight,
     lower_dear_leaves,
-    new_quest,
+    priced_judge,
+    priced_objective,
 )
-from treeproof.kernels.exact.priced_search import (
-    choose_priced,
-    decode_cheapest,
-    judge_priced,
-    point_cost,
-    price_box,
-)
-from treeproof.kernels.exact.priced_terms import (
-    PricedFound,
-    improve_price,
-    set_limit,
-    set_price,
-)
+from treeproof.kernels.exact.primal import new_found
 from treeproof.kernels.exact.problem import FEATURE, HIGH, build_problem
 from treeproof.kernels.exact.proof import (
     EXACT,
@@ -64,13 +63,7 @@ from treeproof.kernels.exact.proof import (
     with_bytes,
 )
 from treeproof.kernels.exact.row import claim_of
-from treeproof.kernels.exact.search import (
-    Budget,
-    new_stack,
-    pop,
-    push_part,
-    with_room,
-)
+from treeproof.kernels.exact.search import Budget, judge_point
 
 PRICE, DEAR = 65, 68
 """The letters A, for α, and D, for boxes too dear."""
@@ -81,11 +74,11 @@ MARGIN = 2.0**-43
 
 
 @noalloc_kernel
-def settle_price(problem, state, quest):
+def settle_price(problem, state, objective):
     """Make α a number of few digits; returns the bound."""
     mantissa, exponent = math.frexp(state.weight[0])
     digits = np.rint(ldexp(mantissa, PRICE_BITS))
-    set_price(problem, state, quest, ldexp(digits, exponent - PRICE_BITS))
+    set_cost_weight(problem, state, objective, ldexp(digits, exponent - PRICE_BITS))
     bound, _ = refresh(problem, state)
     return bound
 
@@ -106,13 +99,13 @@ def put_price(state, recorder, tape):
 
 
 @noalloc_kernel
-def close_priced(problem, state, quest, recorder):
+def close_priced(problem, state, objective, recorder):
     """Sweep until rounded multipliers close the box; returns their bytes, or 0 if they do not.
 
     A box that is too dear gives -1.
     """
-    floor, is_settled = quest.floor, quest.prices.is_max
-    if not price_box(problem, state, quest):
+    floor, is_settled = objective.floor, objective.measure.is_max
+    if not weigh_box(problem, state, objective):
         return -1
     enter_box(problem, state)
     bound, _ = refresh(problem, state)
@@ -120,7 +113,7 @@ def close_priced(problem, state, quest, recorder):
     # Ends: sweeps are counted.
     while True:
         if not is_settled and (bound < floor or turn == PRICED_SWEEPS):
-            bound = settle_price(problem, state, quest)
+            bound = settle_price(problem, state, objective)
             is_settled = True
         if bound < floor:
             bound, error = refresh(problem, state)
@@ -135,13 +128,13 @@ def close_priced(problem, state, quest, recorder):
         turn += 1
         if not is_settled:
             if bound >= floor and turn & (turn - 1) == 0:
-                bound += improve_price(problem, state, quest)
+                bound += improve_cost_weight(problem, state, objective)
         elif bound >= floor and turn >= 2 and bound - floor > PATIENCE * (before - bound):
             return 0
 
 
 @inner_kernel
-def record_priced_problem(problem, state, quest, recorder, tape, budget):
+def record_priced_problem(problem, state, objective, judge_of, recorder, tape, budget):
     """Prove that nothing within the limit reaches the floor, and write the proof down.
 
     Returns PROVED, or the limit that was reached, and the tape with the nodes of the proof in
@@ -161,7 +154,7 @@ def record_priced_problem(problem, state, quest, recorder, tape, budget):
         is_open = False
         slot = np.int64(-1)
         cell = np.int64(0)
-        n_bytes = close_priced(problem, state, quest, recorder)
+        n_bytes = close_priced(problem, state, objective, recorder)
         if n_bytes < 0:
             tape = with_bytes(tape, 1)
             put(tape, DEAR, 1)
@@ -172,16 +165,21 @@ def record_priced_problem(problem, state, quest, recorder, tape, budget):
                 put(tape, LAMBDA, 1)
                 tape = put_multipliers(problem, state, recorder, tape, n_bytes)
             else:
-                n_trimmed, is_open, gap = trim(problem, state, recorder, quest.floor)
+                n_trimmed, is_open, gap = trim(problem, state, recorder, objective.floor)
                 if n_trimmed > 0:
                     tape = put_trims(problem, state, recorder, tape, n_trimmed)
         if is_open:
-            slot, cell = choose_priced(problem, state, quest, gap)
+            if not objective.measure.is_max:
+                limit = objective.live[LIMIT]
+                slot, cell = choose_jump(problem, state, objective.cost, limit, gap)
+            if slot < 0:
+                slot, cell = choose_branch(problem, state, gap)
             tape = with_bytes(tape, 9)
             if slot < 0:
-                decode_cheapest(problem, state, quest)
-                is_dear = point_cost(problem, quest, quest.point) > quest.limit[0]
-                if not is_dear and judge_priced(problem, quest) == BROKEN:
+                cheapest_point(problem, state, objective)
+                cost, _ = cost_of_slots(problem, objective)
+                is_dear = cost > objective.live[LIMIT]
+                if not is_dear and judge_point(judge_of, problem, objective) == BROKEN:
                     return NEAR_TIE, tape  # within the margin of the limit, there is a violation
                 put(tape, DEAR if is_dear else EXACT, 1)
                 is_open = False
@@ -219,7 +217,7 @@ def put_kept(atoms, kept, tape):
 @inner_kernel
 def record_priced_way(forest, claim, atoms, prices, tape, limits, deadline):
     """Record the proof that an alternative does not happen within the prices' limit."""
-    kept = keep_affordable(atoms, prices, prices.limit)
+    kept = keep_affordable(atoms, prices, prices.measure.within)
     if np.isinf(kept.total):  # nothing at all is within the limit
         tape = with_bytes(tape, 1)
         put(tape, DEAR, 1)
@@ -232,8 +230,10 @@ def record_priced_way(forest, claim, atoms, prices, tape, limits, deadline):
     slack = summation_slack(
         forest.trees, claim.coefficient, start, claim.unit, leaves.leaf_start, leaves.leaf_row
     )
-    if not prices.is_max:
-        lower_dear_leaves(leaves, leaf_costs(leaves, kept, prices.is_max), prices.limit)
+    if not prices.measure.is_max:
+        lower_dear_leaves(
+            leaves, leaf_costs(leaves, kept, prices.measure.is_max), prices.measure.within
+        )
     total, gross = best_sum(leaves)
     room = ROOM * (slack + 2.0**-22 * (gross + abs(base)))
     floor = claim.need - slack - claim.link_slack - room
@@ -242,25 +242,22 @@ def record_priced_way(forest, claim, atoms, prices, tape, limits, deadline):
         put(tape, PLAIN, 1)
         return PROVED, tape
     problem = build_problem(base, leaves, kept.box)
-    counts = np.zeros(4, dtype=np.int64)
-    nothing = np.zeros(1, dtype=np.float64)
-    found = PricedFound(
-        nothing, np.full(1, np.inf), np.zeros(1, dtype=np.bool_), np.empty(len(prices.row)),
-        counts, nothing, nothing,
-    )  # fmt: skip
-    quest = new_quest(forest, claim, atoms, prices, kept, found, problem, (floor, np.inf))
-    set_limit(problem, quest, prices.limit, np.inf)
+    found = new_found(len(kept.bottom))
+    objective = priced_objective(problem, claim, prices, kept, floor, found)
+    if not prices.measure.is_max:
+        set_limit(problem, objective, prices.measure.within, np.inf)
     recorder = new_recorder(problem, len(kept.bottom), limits.least_exponent)
     state = new_state(problem)
     recorder.weight[0] = 0.0
-    if prices.is_max:
+    if prices.measure.is_max:
         recorder.weight[0] = state.weight[0]
     else:
-        price = first_price(problem, state, quest)
+        price = first_weight(problem, state, objective)
         state.weight[0] = 0.0
-        set_price(problem, state, quest, price)
+        set_cost_weight(problem, state, objective, price)
     budget = Budget(limits.nodes, limits.memory_bytes, deadline)
-    return record_priced_problem(problem, state, quest, recorder, tape, budget)
+    judge_of = priced_judge(forest, claim, prices, kept, found)
+    return record_priced_problem(problem, state, objective, judge_of, recorder, tape, budget)
 
 
 @kernel
@@ -284,10 +281,14 @@ def record_priced(forest, alternatives, batch, limits, status, seconds):
             limit = batch.limit[number]
             if not batch.is_max:
                 limit *= 1.0 + MARGIN
+            measure = Measure(
+                batch.is_max, batch.is_max, limit, batch.is_limit_exact, batch.grid[number],
+                np.full(1, True),
+            )  # fmt: skip
             prices = PriceList(
                 batch.rows[number], batch.cost[number], batch.is_open[number],
-                batch.is_exact[number], batch.value[number], batch.grid[number], batch.is_max,
-                batch.is_max, limit, batch.is_limit_exact, np.full(1, True),
+                batch.is_exact[number], batch.value[number], measure, batch.other[number],
+                batch.other_limit,
             )  # fmt: skip
             tape = put_kept(batch.atoms, keep_affordable(batch.atoms, prices, limit), tape)
             group = batch.groups[number]

@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.core.arithmetic import exp
+from treeproof.kernels.core.arithmetic import exp, two_sum
 from treeproof.kernels.core.arrays import copy_into
-from treeproof.kernels.core.cells import FIXED, Atoms
+from treeproof.kernels.core.cells import Atoms, Region
 from treeproof.kernels.core.clock import seconds_now
-from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
+from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import Forest
 from treeproof.kernels.core.leaves import restrict_to
-from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
+from treeproof.kernels.core.status import FOUND, NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
 from treeproof.kernels.exact.change_sets import (
     ANY,
     CHANGES,
@@ -22,34 +22,37 @@ from treeproof.kernels.exact.change_sets import (
     in_order,
 )
 from treeproof.kernels.exact.conditions import prefer_one, weigh, with_conditions
+from treeproof.kernels.exact.cost_weight import set_cost_weight
 from treeproof.kernels.exact.dual import new_state, reach_box
 from treeproof.kernels.exact.narrow_dual import new_narrow
+from treeproof.kernels.exact.objective import (
+    ATOM,
+    DOUBT,
+    LIMIT,
+    OPEN,
+    ROUNDED,
+    Elsewhere,
+    Measure,
+    cheapest_point,
+    has_steps,
+    new_objective,
+    next_limit,
+    set_limit,
+)
 from treeproof.kernels.exact.priced_leaves import (
     PriceList,
+    costs_less,
     keep_affordable,
     leaf_costs,
 )
-from treeproof.kernels.exact.priced_search import (
-    LARGE,
-    Allowance,
-    Parts,
-    decode_cheapest,
-    search_priced,
-)
-from treeproof.kernels.exact.priced_terms import (
-    PricedFound,
-    Quest,
-    has_steps,
-    next_limit,
-    price_cells,
-    set_limit,
-    set_price,
-)
-from treeproof.kernels.exact.primal import NODES, RESTRICTIONS, SWEEPS, locate, new_holders
+from treeproof.kernels.exact.primal import NODES, RESTRICTIONS, SWEEPS, Found, locate
 from treeproof.kernels.exact.problem import (
     BASE,
+    CELL_START,
     FEATURE,
     GROSS,
+    HIGH,
+    LOW,
     Problem,
     build_problem,
     new_conditions,
@@ -60,10 +63,10 @@ from treeproof.kernels.exact.row import (
     claim_of,
     is_excluded_by_eq6,
 )
-from treeproof.kernels.exact.search import Budget
+from treeproof.kernels.exact.search import LARGE, Budget, Parts, new_judge, search
 
-FIRST_PRICE = 0.6
-"""Part of the price at which the row itself is as good as its best that α begins at."""
+FIRST_WEIGHT = 0.6
+"""Part of the cost weight at which the row itself is as good as its best that one begins at."""
 GROWTH, PROVED_GROWTH, FASTER = 1.5, 2.0, 0.5
 """How a limit grows after a trial without a witness: one that proved nothing, one that did; and by
 how much the power of the first rises while nothing is proved."""
@@ -98,6 +101,8 @@ class PricedBatch(NamedTuple):
     is_max: bool
     limit: np.ndarray  # (n_rows,) float64
     is_limit_exact: bool
+    other: np.ndarray  # (n_rows, n_others, n_atoms) float64
+    other_limit: np.ndarray  # (n_others,) float64
 
 
 class Ways(NamedTuple):
@@ -110,7 +115,7 @@ class Ways(NamedTuple):
     first: int  # the first of them
     lowest: np.ndarray  # (n_ways,) float64; no violation by each costs less
     prices: PriceList
-    found: PricedFound
+    found: Found
 
 
 class Outlook(NamedTuple):
@@ -198,11 +203,11 @@ def outlook_of(forest, claim, atoms, prices, limit, most):
     while True:
         limit = min(limit, most)
         kept = keep_affordable(atoms, prices, limit)
-        largest = np.inf if prices.is_max else limit
+        largest = np.inf if prices.measure.is_max else limit
         if not np.isinf(kept.total):
             leaves = restrict_to(forest, prices.row, kept, claim.coefficient, largest)
             base, floor = base_and_floor(forest, claim, leaves)
-            costs = leaf_costs(leaves, kept, prices.is_max)
+            costs = leaf_costs(leaves, kept, prices.measure.is_max)
             if may_reach(leaves, costs, base, floor, limit):
                 break
         if limit >= most:
@@ -222,23 +227,33 @@ def outlook_of(forest, claim, atoms, prices, limit, most):
 
 
 @inner_kernel
-def with_price(problem, quest):
-    """The problem with one more condition, that a point costs no more than the limit; weight 0."""
+def with_limits(problem, cost, limit):
+    """The problem with one more condition for each limit, that a point costs no more; weight 0.
+
+    cost   float64 (n_limits, n_cells)
+    limit  float64 (n_limits,)
+    """
     before = problem.conditions
-    n_conditions = len(before.weight)
-    table = new_conditions(n_conditions + 1, len(problem.unary), len(problem.leaf_gain))
-    for number in range(n_conditions):
-        # Sound: covers the rounding of the weighted sum with one more term.
+    n_before, n_conditions = len(before.weight), len(before.weight) + len(limit)
+    table = new_conditions(n_conditions, len(problem.unary), len(problem.leaf_gain))
+    for number in range(n_before):
+        # Sound: covers the rounding of the weighted sum with more terms.
         table.terms[number, BASE] = before.terms[number, BASE]
-        table.terms[number, GROSS] = 2.0 * before.terms[number, GROSS]
+        table.terms[number, GROSS] = (1.0 + len(limit)) * before.terms[number, GROSS]
         copy_into(table.unary[number], before.unary[number])
         copy_into(table.gain[number], before.gain[number])
         table.weight[number] = before.weight[number]
-    table.terms[n_conditions, BASE] = quest.limit[0]
-    table.terms[n_conditions, GROSS] = (n_conditions + 4) * (abs(quest.limit[0]) + quest.most)
-    for cell in range(len(problem.unary)):
-        table.unary[n_conditions, cell] = -quest.cost[cell]
-    table.weight[n_conditions] = 0.0
+    for place in range(len(limit)):
+        number, most = n_before + place, abs(limit[place])
+        for slot in range(problem.n_slots):
+            largest = 0.0
+            for cell in range(problem.slots[slot, CELL_START], problem.slots[slot + 1, CELL_START]):
+                table.unary[number, cell] = -cost[place, cell]
+                largest = max(largest, cost[place, cell])
+            most += largest
+        table.terms[number, BASE] = limit[place]
+        table.terms[number, GROSS] = (n_conditions + 3) * most
+        table.weight[number] = 0.0
     return Problem(
         problem.terms, problem.n_trees, problem.n_slots, problem.n_factors, problem.n_pairs,
         problem.slots, problem.cells, problem.unary, problem.factors, problem.leaf_gain,
@@ -247,74 +262,133 @@ def with_price(problem, quest):
 
 
 @inner_kernel
-def pure_copy(problem, has_own_gains):
-    """The problem with terms of its own; gains are shared unless conditions are to be weighed."""
-    gain = problem.leaf_gain.copy() if has_own_gains else problem.leaf_gain
-    return Problem(
-        problem.terms.copy(), problem.n_trees, problem.n_slots, problem.n_factors, problem.n_pairs,
-        problem.slots, problem.cells, problem.unary.copy(), problem.factors, gain,
-        problem.pairs, problem.segments, problem.entries, problem.slot_pair, problem.conditions,
+def with_other_limits(problem, prices, kept):
+    """The problem with the limits of other costs as conditions.
+
+    Sound: a point costs at least the cheapest atom of each cell and of each axis that is no slot.
+    """
+    cost = np.full((len(prices.other_limit), len(problem.unary)), np.inf, dtype=np.float64)
+    limit = prices.other_limit.copy()
+    is_slot = np.zeros(len(kept.cheapest), dtype=np.bool_)
+    for slot in range(problem.n_slots):
+        axis = problem.slots[slot, FEATURE]
+        is_slot[axis] = True
+        start = kept.start[axis]
+        for cell in range(problem.slots[slot, CELL_START], problem.slots[slot + 1, CELL_START]):
+            for place in range(
+                start + problem.cells[cell, LOW], start + problem.cells[cell, HIGH] + 1
+            ):
+                for number in range(len(limit)):
+                    price = prices.other[number, kept.atom[place]]
+                    cost[number, cell] = min(cost[number, cell], price)
+    for axis in range(len(is_slot)):
+        if not is_slot[axis]:
+            for number in range(len(limit)):
+                least = np.inf
+                for place in range(kept.start[axis], kept.start[axis + 1]):
+                    least = min(least, prices.other[number, kept.atom[place]])
+                if least > 0.0:
+                    limit[number] = np.nextafter(limit[number] - least, np.inf)
+    return with_limits(problem, cost, limit)
+
+
+@inlined_kernel
+def doubt_of(prices, atom):
+    """OPEN and ROUNDED, of the cost of an atom."""
+    doubt = np.int64(OPEN if prices.is_open[atom] else 0)
+    return doubt | np.int64(0 if prices.is_exact[atom] else ROUNDED)
+
+
+@noalloc_kernel
+def price_cells(problem, prices, kept, cost, atoms):
+    """Fill in the cheapest atom of every cell; returns the sum of all slots' largest costs."""
+    most = 0.0
+    for slot in range(problem.n_slots):
+        axis = problem.slots[slot, FEATURE]
+        start = kept.start[axis]
+        largest = 0.0
+        for cell in range(problem.slots[slot, CELL_START], problem.slots[slot + 1, CELL_START]):
+            best = kept.atom[start + problem.cells[cell, LOW]]
+            for place in range(
+                start + problem.cells[cell, LOW] + 1, start + problem.cells[cell, HIGH] + 1
+            ):
+                if costs_less(prices, kept.atom[place], best):
+                    best = kept.atom[place]
+            cost[cell] = prices.cost[best]
+            atoms[cell, ATOM] = best - kept.atom_start[axis]
+            atoms[cell, DOUBT] = doubt_of(prices, best)
+            largest = max(largest, cost[cell])
+        most += largest
+    return most
+
+
+@inner_kernel
+def cost_elsewhere(problem, prices, kept):
+    """What the cheapest atoms of the axes that are no slots cost together."""
+    is_slot = np.zeros(len(kept.cheapest), dtype=np.bool_)
+    for slot in range(problem.n_slots):
+        is_slot[problem.slots[slot, FEATURE]] = True
+    cost, lost, doubt = 0.0, 0.0, np.int64(0)
+    for axis in range(len(is_slot)):
+        if is_slot[axis]:
+            continue
+        own, here = kept.cheapest[axis], doubt_of(prices, kept.atom[kept.bottom[axis]])
+        if not prices.measure.is_max:
+            cost, error = two_sum(cost, own)
+            lost += error
+            doubt |= here
+        elif own > cost:
+            cost, doubt = own, here
+        elif own == cost:
+            doubt |= here
+    return Elsewhere(cost, lost, doubt)
+
+
+@inner_kernel
+def priced_objective(problem, claim, prices, kept, floor, found):
+    """What is sought among atoms with prices, the limit still that of the prices."""
+    n_cells, n_limits = len(problem.unary), len(prices.other_limit)
+    n_conditions = len(claim.conditions.need) + n_limits
+    cost, atoms = np.empty(n_cells, dtype=np.float64), np.empty((n_cells, 2), dtype=np.int32)
+    most = price_cells(problem, prices, kept, cost, atoms)
+    base = np.empty(len(kept.bottom), dtype=np.int32)
+    for axis in range(len(base)):
+        base[axis] = kept.atom[kept.bottom[axis]] - kept.atom_start[axis]
+    return new_objective(
+        problem, prices.measure, 0.0 if n_conditions > 1 else claim.need, floor,
+        (n_conditions, n_limits), (cost, atoms, most), base,
+        cost_elsewhere(problem, prices, kept), found,
     )  # fmt: skip
 
 
 @inner_kernel
-def new_quest(forest, claim, atoms, prices, kept, found, problem, aim):
-    """`Quest` in a problem, its limit still that of the prices.
-
-    aim  float64, float64  the floor, and how many ranges leaves have: infinite where sweeps are to
-                           visit all entries
-    """
-    floor, n_ranges = aim
-    n_cells = len(problem.unary)
-    n_features = len(prices.row)
-    cost = np.empty(n_cells, dtype=np.float64)
-    place = np.empty(n_cells, dtype=np.int32)
-    most = price_cells(problem, prices, kept, cost, place)
-    is_slot = np.zeros(len(kept.cheapest), dtype=np.bool_)
-    for slot in range(problem.n_slots):
-        is_slot[problem.slots[slot, FEATURE]] = True
-    elsewhere = 0.0
-    others = np.empty(len(is_slot) - problem.n_slots, dtype=np.int32)
-    n_others = 0
-    for axis in range(len(is_slot)):
-        if not is_slot[axis]:
-            own = kept.cheapest[axis]
-            elsewhere = max(elsewhere, own) if prices.is_max else elsewhere + own
-            others[n_others] = axis
-            n_others += 1
-    has_conditions = len(problem.conditions.weight) > 1
-    is_narrow = not has_conditions and MANY * n_ranges <= len(problem.entries)
-    limit = np.empty(1, dtype=np.float64)
-    limit[0] = prices.limit
-    return Quest(
-        forest, claim, atoms, prices, kept, found, pure_copy(problem, has_conditions),
-        0.0 if has_conditions else claim.need, floor, cost, place, limit, elsewhere, others, most,
-        np.zeros(problem.n_slots, dtype=np.int32), np.zeros(problem.n_slots, dtype=np.int32),
-        np.empty(max(n_cells, problem.n_slots), dtype=np.float64),
-        np.empty(len(problem.segments), dtype=np.float64),
-        new_narrow(problem, is_narrow), is_narrow, new_holders(problem),
-        np.empty(problem.n_slots, dtype=np.bool_), np.empty(n_features, dtype=np.float64),
-        np.full(n_features, FIXED, dtype=np.int32),
-        np.empty(len(forest.semantics.start), dtype=np.float64),
+def priced_judge(forest, claim, prices, kept, found):
+    """Judge of points among atoms with prices."""
+    nowhere = prices.cost[:0]
+    region = Region(
+        prices.row, kept.box.low, nowhere, nowhere, nowhere, nowhere, np.bool_(True),
+        prices.measure.within, prices.measure.takes_any,
     )  # fmt: skip
+    return new_judge(forest, claim, region, kept.box, found)
 
 
 @noalloc_kernel
-def first_price(problem, state, quest):
-    """α to begin with.
+def first_weight(problem, state, objective):
+    """The cost weight to begin with.
 
     Part of that at which the cheapest point is as good as a violation that costs the limit.
     """
     reach_box(problem, state)
-    decode_cheapest(problem, state, quest)
-    missing = quest.need - locate(quest.pure, state, quest.point, quest.holders)
+    cheapest_point(problem, state, objective)
+    gains = objective.gains
+    missing = objective.need - locate(problem, gains, state, objective.point, objective.holders)
     if not missing > 0.0:
-        missing = 1e-3 * quest.pure.terms[GROSS] + 1e-300
-    return FIRST_PRICE * missing / max(quest.limit[0], 1e-300)
+        missing = 1e-3 * gains.terms[GROSS] + 1e-300
+    return FIRST_WEIGHT * missing / max(objective.live[LIMIT], 1e-300)
 
 
 @inner_kernel
-def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget):
+def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget, work):
     """Restrict the trees to what a limit affords, bound cheaply, and search it.
 
     Returns the status, the work that was done, and the parts.
@@ -324,48 +398,58 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget):
     kept = keep_affordable(atoms, prices, limit)
     if np.isinf(kept.total):
         return PROVED, 0.0, parts
-    largest = np.inf if prices.is_max else limit
+    largest = np.inf if prices.measure.is_max else limit
     leaves = restrict_to(forest, prices.row, kept, claim.coefficient, largest)
     base, floor = base_and_floor(forest, claim, leaves)
-    if not prices.is_max:
-        lower_dear_leaves(leaves, leaf_costs(leaves, kept, prices.is_max), limit)
+    if not prices.measure.is_max:
+        lower_dear_leaves(leaves, leaf_costs(leaves, kept, prices.measure.is_max), limit)
     if is_excluded_by_eq6(base, floor, leaves):
         return PROVED, 0.0, parts
     problem = build_problem(base, leaves, kept.box)
-    has_conditions = len(claim.conditions.need) > 1
+    has_conditions = len(claim.conditions.need) + len(prices.other_limit) > 1
     if has_conditions:
         problem = with_conditions(problem, forest, claim, leaves, kept.box, 0.0)
+        if len(prices.other_limit) > 0:
+            problem = with_other_limits(problem, prices, kept)
         prefer_one(problem)
         weigh(problem, problem.conditions.weight)
         floor = 0.0
-    aim = (floor, np.float64(len(leaves.feature)))
-    quest = new_quest(forest, claim, atoms, prices, kept, found, problem, aim)
-    set_limit(problem, quest, limit, np.inf)
+    objective = priced_objective(problem, claim, prices, kept, floor, found)
+    if not prices.measure.is_max:
+        set_limit(problem, objective, limit, np.inf)
     state = new_state(problem)
-    if not prices.is_max:
-        price = first_price(problem, state, quest)
+    if not prices.measure.is_max:
+        weight = first_weight(problem, state, objective)
         if has_conditions:
-            # All conditions in units in which the price is 1: their floors are 0.
+            # All conditions in units in which the cost weight is 1: their floors are 0.
             table = problem.conditions
             for number in range(len(table.weight)):
                 for index in range(2):
-                    table.terms[number, index] /= price
+                    table.terms[number, index] /= weight
                 for cell in range(len(problem.unary)):
-                    table.unary[number, cell] /= price
+                    table.unary[number, cell] /= weight
                 for leaf in range(len(problem.leaf_gain)):
-                    table.gain[number, leaf] /= price
-            price = 1.0
-            problem = with_price(problem, quest)
+                    table.gain[number, leaf] /= weight
+            weight = 1.0
+            own_limit = np.full(1, objective.live[LIMIT], dtype=np.float64)
+            problem = with_limits(
+                problem, objective.cost.reshape((1, len(objective.cost))), own_limit
+            )
             weigh(problem, problem.conditions.weight)
-            quest = new_quest(forest, claim, atoms, prices, kept, found, problem, aim)
-            set_limit(problem, quest, limit, np.inf)
+            objective = priced_objective(problem, claim, prices, kept, floor, found)
+            set_limit(problem, objective, limit, np.inf)
             state = new_state(problem)
         state.weight[len(state.weight) - 1] = 0.0
-        set_price(problem, state, quest, price)
+        set_cost_weight(problem, state, objective, weight)
     sweeps = found.counts[SWEEPS]
-    status, parts = search_priced(problem, state, quest, is_quick, is_part, parts, budget)
-    work = np.float64(found.counts[SWEEPS] - sweeps) * max(len(problem.entries), LARGE)
-    return status, work, parts
+    is_narrow = np.bool_(not has_conditions and MANY * len(leaves.feature) <= len(problem.entries))
+    status, parts = search(
+        problem, state, objective, new_narrow(problem, is_narrow),
+        priced_judge(forest, claim, prices, kept, found), kept, parts, (is_quick, is_part),
+        (limit, work), budget,
+    )  # fmt: skip
+    done = np.float64(found.counts[SWEEPS] - sweeps) * max(len(problem.entries), LARGE)
+    return status, done, parts
 
 
 @inner_kernel
@@ -383,9 +467,15 @@ def within_part(prices, cheapest, parts, number):
             if choice == ANY or (price > cheapest[axis]) == (choice == CHANGES):
                 cost[atom] = price
     return PriceList(
-        prices.row, cost, prices.is_open, prices.is_exact, prices.value, prices.grid,
-        prices.is_max, prices.takes_any, prices.limit, prices.is_limit_exact, prices.is_closed,
-    )  # fmt: skip
+        prices.row,
+        cost,
+        prices.is_open,
+        prices.is_exact,
+        prices.value,
+        prices.measure,
+        prices.other,
+        prices.other_limit,
+    )
 
 
 @inner_kernel
@@ -399,7 +489,7 @@ def first_parts(ways, claim, kept, limit, is_quick):
     n_axes = len(kept.cheapest)
     masks = np.zeros(1, dtype=np.int64)
     dear = dear_axes(kept, limit)
-    has_sets = not is_quick and not prices.is_max and len(dear.axis) > 0
+    has_sets = not is_quick and not prices.measure.is_max and len(dear.axis) > 0
     if has_sets:
         leaves = restrict_to(ways.forest, prices.row, kept, claim.coefficient, limit)
         base, floor = base_and_floor(ways.forest, claim, leaves)
@@ -448,14 +538,16 @@ def explore_priced(ways, claim, limit, is_quick, patience, budget):
     while parts.size[0] > 0:
         if is_part and seconds_now(clock) > budget.deadline:
             return TIME_LIMIT, False
-        if found.upper[0] < np.inf and not prices.takes_any:
-            limit = min(limit, next_limit(prices, found.upper[0]))
+        if found.upper[0] < np.inf and not prices.measure.takes_any:
+            limit = min(limit, next_limit(prices.measure, found.upper[0]))
         parts.size[0] -= 1
         number = parts.size[0]
         own = within_part(prices, kept.cheapest, parts, number)
         choice = parts.atoms[number, 2 * n_axes :].copy()
-        turn = Allowance(nodes, work, budget.memory_bytes, budget.deadline)
-        status, done, parts = explore_part(ways, claim, own, limit, is_quick, is_part, parts, turn)
+        turn = Budget(nodes, budget.memory_bytes, budget.deadline)
+        status, done, parts = explore_part(
+            ways, claim, own, limit, is_quick, is_part, parts, turn, work
+        )  # fmt: skip
         for added in range(number, parts.size[0]):
             copy_into(parts.atoms[added, 2 * n_axes :], choice)
         work -= done
@@ -473,7 +565,11 @@ def explore_priced(ways, claim, limit, is_quick, patience, budget):
 @noalloc_kernel
 def on_grid(prices, limit):
     """A limit moved up to the grid of prices."""
-    return np.ceil(limit / prices.grid) * prices.grid if prices.grid > 0.0 else limit
+    return (
+        np.ceil(limit / prices.measure.grid) * prices.measure.grid
+        if prices.measure.grid > 0.0
+        else limit
+    )
 
 
 @noalloc_kernel
@@ -488,7 +584,7 @@ def highest_total(atoms, prices):
         for atom in range(atoms.atom_start[axis], atoms.atom_start[axis + 1]):
             if prices.cost[atom] < np.inf:
                 largest = max(largest, prices.cost[atom])
-        total = max(total, largest) if prices.is_max else total + largest
+        total = max(total, largest) if prices.measure.is_max else total + largest
     # A product alone would leave 0 and the smallest numbers as they are.
     return np.nextafter(total * (1.0 + (len(atoms.atom_start) + 4) * 2.0**-52), np.inf)
 
@@ -501,7 +597,7 @@ def look_ahead(ways, guess, most):
     """
     prices, found = ways.prices, ways.found
     near = AROUND_GUESS * guess.radius if guess.radius > 0.0 else first_limit(ways.atoms, prices)
-    if prices.takes_any:
+    if prices.measure.takes_any:
         near = most
     least = np.inf
     trial = np.inf
@@ -512,8 +608,8 @@ def look_ahead(ways, guess, most):
         least = min(least, outlook.lower)
         trial = min(trial, outlook.first)
     found.lower[0] = least
-    found.eq6_cost[0] = trial
-    return most if prices.takes_any else min(trial * guess.margin, most)
+    found.eq6_radius[0] = trial
+    return most if prices.measure.takes_any else min(trial * guess.margin, most)
 
 
 @inner_kernel
@@ -528,8 +624,8 @@ def search_ways(ways, limit, is_quick, patience, budget):
     worst = PROVED
     is_cut = False
     for way in range(len(ways.lowest)):
-        if found.upper[0] < np.inf and not prices.takes_any:
-            limit = min(limit, next_limit(prices, found.upper[0]))
+        if found.upper[0] < np.inf and not prices.measure.takes_any:
+            limit = min(limit, next_limit(prices.measure, found.upper[0]))
         if ways.lowest[way] > limit:
             continue
         claim = claim_of(ways.alternatives, ways.group, ways.first + way)
@@ -537,13 +633,13 @@ def search_ways(ways, limit, is_quick, patience, budget):
         status, was_cut = explore_priced(ways, claim, limit, is_quick, patience, budget)
         ways.lowest[way] = found.way_lower[0]
         is_cut = is_cut or was_cut
-        is_found = prices.takes_any and status == UNDECIDED
+        is_found = status == FOUND
         is_over = is_found or (status > UNDECIDED and status != NEAR_TIE)
         worst = status if is_over else max(worst, status)
         if is_over:
             break
-    if found.upper[0] < np.inf and not prices.takes_any:
-        limit = min(limit, next_limit(prices, found.upper[0]))
+    if found.upper[0] < np.inf and not prices.measure.takes_any:
+        limit = min(limit, next_limit(prices.measure, found.upper[0]))
     return worst, limit, is_cut
 
 
@@ -557,14 +653,14 @@ def search_priced_row(ways, guess, budget):
     """
     clock = np.empty(2, dtype=np.int64)
     prices, found = ways.prices, ways.found
-    most = min(highest_total(ways.atoms, prices), prices.limit)
+    most = min(highest_total(ways.atoms, prices), prices.measure.within)
     found.lower[0] = np.inf
-    if np.isinf(keep_affordable(ways.atoms, prices, prices.limit).total):
+    if np.isinf(keep_affordable(ways.atoms, prices, prices.measure.within).total):
         return PROVED
     trial = look_ahead(ways, guess, most)
-    if found.lower[0] == np.inf or found.lower[0] > prices.limit:
+    if found.lower[0] == np.inf or found.lower[0] > prices.measure.within:
         return PROVED
-    is_quick = np.bool_(not prices.takes_any)
+    is_quick = np.bool_(not prices.measure.takes_any)
     patience = 1.0
     step = LARGEST_STEP
     is_stepping = False
@@ -573,7 +669,7 @@ def search_priced_row(ways, guess, budget):
     while True:
         trial = min(on_grid(prices, trial), most)
         sweeps = found.counts[SWEEPS]
-        is_capped = found.upper[0] < np.inf and not prices.takes_any
+        is_capped = found.upper[0] < np.inf and not prices.measure.takes_any
         worst, searched, is_cut = search_ways(
             ways, trial, is_quick, patience if is_capped else np.inf, budget
         )
@@ -584,16 +680,16 @@ def search_priced_row(ways, guess, budget):
         found.lower[0] = max(found.lower[0], least)
         if worst > UNDECIDED:
             return worst
-        if prices.takes_any and worst == UNDECIDED:
+        if worst == FOUND:
             return PROVED
-        if worst == PROVED and prices.takes_any:
+        if worst == PROVED and prices.measure.takes_any:
             found.upper[0] = np.inf  # of what seemed to lie at the limit, nothing is within it
         if worst == PROVED:
             # Sound: every alternative was proved to cost more than this, but for what is no cheaper
             # than the witness, to which `searched` was lowered.
-            if found.upper[0] < np.inf and searched >= next_limit(prices, found.upper[0]):
+            if found.upper[0] < np.inf and searched >= next_limit(prices.measure, found.upper[0]):
                 # On a grid, and between dearest atoms, nothing lies between the two.
-                is_met = has_steps(prices, found.upper[0])
+                is_met = has_steps(prices.measure, found.upper[0])
                 found.lower[0] = found.upper[0] if is_met else max(found.lower[0], searched)
                 return PROVED
             found.lower[0] = max(found.lower[0], searched)
@@ -610,12 +706,12 @@ def search_priced_row(ways, guess, budget):
             trial = found.upper[0]
             if is_stepping:
                 trial = min(trial, step * max(found.lower[0], LEAST_STEP * trial))
-            elif trial <= FEW_STEPS * prices.grid:
+            elif trial <= FEW_STEPS * prices.measure.grid:
                 # Each step takes many times the time of the one before, and a witness may be poor.
-                trial = min(trial, max(found.lower[0], proved + prices.grid))
+                trial = min(trial, max(found.lower[0], proved + prices.measure.grid))
         elif trial >= most:
             if worst == PROVED:
-                found.lower[0] = np.inf if prices.limit == np.inf else found.lower[0]
+                found.lower[0] = np.inf if prices.measure.within == np.inf else found.lower[0]
                 return PROVED
             is_quick = np.bool_(False)
         else:
@@ -626,9 +722,27 @@ def search_priced_row(ways, guess, budget):
             # A limit of 0 does not grow by a factor: at least one more atom is to be within it, or
             # what is only approached.
             above = max(next_price(prices, trial), np.nextafter(trial, np.inf))
-            trial = max(trial * growth, trial + prices.grid, above)
+            trial = max(trial * growth, trial + prices.measure.grid, above)
         if seconds_now(clock) > budget.deadline:
             return TIME_LIMIT
+
+
+@noalloc_kernel
+def realise(atoms, prices, chosen, point):
+    """Write a row with an atom of every axis.
+
+    chosen  int32 (n_axes,)  within its axis
+    """
+    copy_into(point, prices.row)
+    for axis in range(len(chosen)):
+        first = atoms.column_start[axis]
+        if atoms.choice_start[axis] < 0:
+            point[atoms.columns[first]] = prices.value[atoms.atom_start[axis] + chosen[axis]]
+            continue
+        width = atoms.column_start[axis + 1] - first
+        start = atoms.choice_start[axis] + chosen[axis] * width
+        for index in range(width):
+            point[atoms.columns[first + index]] = atoms.choices[start + index]
 
 
 @kernel
@@ -643,17 +757,20 @@ def solve_priced(forest, alternatives, batch, is_cheapest, guess, limits, column
         if batch.skip[number]:
             continue
         started = seconds_now(clock)
+        measure = Measure(
+            batch.is_max, not is_cheapest, batch.limit[number], batch.is_limit_exact,
+            batch.grid[number], np.full(1, not is_cheapest),
+        )  # fmt: skip
         prices = PriceList(
             batch.rows[number], batch.cost[number], batch.is_open[number],
-            batch.is_exact[number], batch.value[number],
-            batch.grid[number], batch.is_max, not is_cheapest,
-            batch.limit[number], batch.is_limit_exact, np.full(1, not is_cheapest),
+            batch.is_exact[number], batch.value[number], measure, batch.other[number],
+            batch.other_limit,
         )  # fmt: skip
-        found = PricedFound(
+        found = Found(
             columns.lower[number : number + 1], columns.upper[number : number + 1],
-            columns.is_open[number : number + 1], columns.witness[number],
-            columns.counts[number], np.zeros(1, dtype=np.float64),
-            columns.eq6_radius[number : number + 1],
+            columns.is_open[number : number + 1],
+            np.zeros(len(batch.atoms.choice_start), dtype=np.int32), columns.counts[number],
+            columns.eq6_radius[number : number + 1], np.zeros(1, dtype=np.float64),
         )  # fmt: skip
         budget = Budget(limits.nodes, limits.memory_bytes, started + limits.time_s)
         group = batch.groups[number]
@@ -663,5 +780,7 @@ def solve_priced(forest, alternatives, batch, is_cheapest, guess, limits, column
         status = search_priced_row(ways, guess, budget)
         if status == NODE_LIMIT:
             found.counts[NODES] -= 1  # it was not looked at
+        if found.upper[0] < np.inf:
+            realise(batch.atoms, prices, found.witness, columns.witness[number])
         columns.status[number] = status
         columns.seconds[number] += seconds_now(clock) - started

@@ -17,6 +17,7 @@ from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import AMBIGUOUS, judge
 from treeproof.kernels.core.leaves import best_sum, restrict, summation_slack
 from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.kernels.exact.branching import choose_branch, eliminate
 from treeproof.kernels.exact.conditions import (
     apply_weights,
     improve_weights,
@@ -31,6 +32,7 @@ from treeproof.kernels.exact.judging import (
     find_cut,
     new_division,
 )
+from treeproof.kernels.exact.nodes import new_stack, pop, push_part, with_room
 from treeproof.kernels.exact.primal import new_found
 from treeproof.kernels.exact.problem import (
     FACTOR,
@@ -43,16 +45,7 @@ from treeproof.kernels.exact.problem import (
     build_problem,
 )
 from treeproof.kernels.exact.row import claim_of
-from treeproof.kernels.exact.search import (
-    Budget,
-    choose_branch,
-    eliminate,
-    new_judge,
-    new_stack,
-    pop,
-    push_part,
-    with_room,
-)
+from treeproof.kernels.exact.search import Budget, new_judge
 
 PLAIN, LAMBDA, SPLIT, TRIM, EXACT, WEIGHTS = 80, 76, 83, 84, 69, 87
 """The letters P, L, S, T, E, W."""

@@ -11,11 +11,12 @@ from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import Claim, Conjunction
 from treeproof.kernels.core.leaves import best_sum, combination_up, restrict, summation_slack
-from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
+from treeproof.kernels.core.status import FOUND, NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
 from treeproof.kernels.exact.conditions import prefer_one, weigh, with_conditions
 from treeproof.kernels.exact.dual import new_state
 from treeproof.kernels.exact.initial_radius import order_alternatives
-from treeproof.kernels.exact.primal import NODES, RESTRICTIONS, SWEEPS, new_found, new_target
+from treeproof.kernels.exact.objective import ball_objective
+from treeproof.kernels.exact.primal import NODES, RESTRICTIONS, SWEEPS, new_found
 from treeproof.kernels.exact.problem import build_problem
 from treeproof.kernels.exact.search import FAR_CLOSER, Budget, new_judge, search
 
@@ -204,15 +205,19 @@ def explore(forest, claim, region, box, radius, is_quick, found, budget):
         return PROVED
     problem = build_problem(base, leaves, box)
     need = claim.need
-    if len(claim.conditions.need) > 1:
+    n_conditions = len(claim.conditions.need)
+    if n_conditions > 1:
         problem = with_conditions(problem, forest, claim, leaves, box, 0.0)
         prefer_one(problem)
         weigh(problem, problem.conditions.weight)
         need = 0.0
         floor = 0.0
-    target = new_target(problem, forest.space, region, need, floor, found)
-    judge = new_judge(forest, claim, region, box, found)
-    return search(problem, new_state(problem), target, judge, is_quick, radius, budget)
+    objective = ball_objective(problem, forest.space, region, box, need, floor, n_conditions, found)
+    status, _ = search(
+        problem, new_state(problem), objective, None, new_judge(forest, claim, region, box, found),
+        None, None, (is_quick, np.bool_(False)), (radius, np.inf), budget,
+    )  # fmt: skip
+    return status
 
 
 @inner_kernel
@@ -338,11 +343,11 @@ def search_row(forest, alternatives, group, region, guess, found, budget):
                 is_quick = is_quick and radius < region.within
             claim = claim_of(alternatives, group, number)
             status = explore(forest, claim, region, box, radius, is_quick, found, budget)
+            if status == FOUND:
+                return PROVED
             worst = max(worst, status)
             if status > UNDECIDED:
                 return status
-            if found.upper[0] < np.inf and region.takes_any:
-                return PROVED
         if worst == PROVED:
             # Sound: every alternative was proved in a ball of at least this radius, but for points
             # no nearer than the witness. What was searched, and nothing else, bounds the answer: a

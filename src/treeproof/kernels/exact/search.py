@@ -1,8 +1,8 @@
 """Branch and bound over boxes of cells: bounds from the dual, points from the primal.
 
-A node is a box with its multipliers. It is closed when its bound falls below the floor or no cell
-nearer than the witness is left, and split in two otherwise; on the way it proposes points, which
-are judged by the library's own arithmetic.
+A node is a box with its multipliers. It is closed when its bound falls below the floor or nothing
+cheaper than the witness is left in it, and split in two otherwise; on the way it proposes points,
+which are judged by the library's own arithmetic.
 """
 
 from typing import NamedTuple
@@ -12,9 +12,10 @@ import numpy as np
 from treeproof.kernels.core.arrays import copy_into, grow_table
 from treeproof.kernels.core.cells import CellBox, Region
 from treeproof.kernels.core.clock import seconds_now
-from treeproof.kernels.core.compiler import ONE, inlined_kernel, inner_kernel, noalloc_kernel
-from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN, Claim, Forest, judge
+from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, noalloc_kernel
+from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN, HOLDS, Claim, Forest, judge
 from treeproof.kernels.core.status import (
+    FOUND,
     MEMORY_LIMIT,
     NEAR_TIE,
     NODE_LIMIT,
@@ -22,120 +23,42 @@ from treeproof.kernels.core.status import (
     TIME_LIMIT,
     UNDECIDED,
 )
-from treeproof.kernels.exact.conditions import improve_weights, weigh
-from treeproof.kernels.exact.dual import enter_box, marginals, refresh, sweep
+from treeproof.kernels.exact.branching import (
+    any_cut,
+    choose_branch,
+    choose_jump,
+    eliminate,
+    peaks_right,
+)
+from treeproof.kernels.exact.cost_weight import (
+    cell_marginals,
+    certified_bound,
+    enter,
+    improve_terms,
+    shift_cost_weight,
+    sweep_once,
+)
 from treeproof.kernels.exact.judging import judge_tuples, new_division
-from treeproof.kernels.exact.primal import (
-    NODES,
-    POINTS,
-    SWEEPS,
-    Found,
-    accept_point,
-    decode,
+from treeproof.kernels.exact.nodes import new_stack, pop, push_part, with_room
+from treeproof.kernels.exact.objective import (
+    ABOVE,
+    AT_THE_LIMIT,
+    ATOM,
+    LIMIT,
+    STEPS,
+    cheapest_point,
+    cost_of_point,
+    cost_of_slots,
+    exceeds_limits,
+    may_cost_more,
+    next_limit,
     reaches_need,
-    shrink_box,
+    set_limit,
+    side_of_limit,
     take_back,
 )
-from treeproof.kernels.exact.problem import (
-    EDGE,
-    FACTOR,
-    FEATURE,
-    GROSS,
-    HIGH,
-    LEAF_START,
-    LOW,
-    PAIR_START,
-    SEGMENT_START,
-)
-
-
-class NodeStack(NamedTuple):
-    """Nodes that are searched later."""
-
-    # Multipliers, rest, constant, weights
-    values: np.ndarray  # (capacity, n_segments + n_cells + 1 + n_conditions) float64
-    boxes: np.ndarray  # (capacity, 2 * n_slots) int32; lows, then highs
-    size: np.ndarray  # (1,) int64
-
-
-@inner_kernel
-def new_stack(state, capacity):
-    """Empty stack with room for some nodes."""
-    width = len(state.multiplier) + len(state.rest) + 1 + len(state.weight)
-    return NodeStack(
-        np.empty((capacity, width), dtype=np.float64),
-        np.empty((capacity, 2 * len(state.box)), dtype=np.int32),
-        np.zeros(1, dtype=np.int64),
-    )
-
-
-@inner_kernel
-def with_room(stack, memory_bytes):
-    """The stack, in larger arrays when it is full, and whether the memory allows for one more."""
-    size = stack.size[0]
-    if size < len(stack.values):
-        return stack, True
-    if 16.0 * size * (stack.values.shape[1] + stack.boxes.shape[1] // 2) > memory_bytes:
-        return stack, False
-    larger = NodeStack(
-        grow_table(stack.values, 2 * size), grow_table(stack.boxes, 2 * size), stack.size
-    )
-    return larger, True
-
-
-@noalloc_kernel
-def push(stack, state):
-    """Put multipliers, rest, constant, weights and box of a state onto a stack that has room."""
-    top = stack.size[0]
-    values, box = stack.values[top], stack.boxes[top]
-    n_segments = len(state.multiplier)
-    n_cells = len(state.rest)
-    for index in range(n_segments):
-        values[index] = state.multiplier[index]
-    for index in range(n_cells):
-        values[n_segments + index] = state.rest[index]
-    values[n_segments + n_cells] = state.constant[0]
-    for number in range(len(state.weight)):
-        values[n_segments + n_cells + 1 + number] = state.weight[number]
-    n_slots = len(state.box)
-    for slot in range(n_slots):
-        box[slot] = state.box[slot, LOW]
-        box[n_slots + slot] = state.box[slot, HIGH]
-    stack.size[0] = top + 1
-
-
-@noalloc_kernel
-def pop(stack, state):
-    """Bring back what was pushed last."""
-    top = stack.size[0] - 1
-    values, box = stack.values[top], stack.boxes[top]
-    n_segments = len(state.multiplier)
-    n_cells = len(state.rest)
-    for index in range(n_segments):
-        state.multiplier[index] = values[index]
-    for index in range(n_cells):
-        state.rest[index] = values[n_segments + index]
-    state.constant[0] = values[n_segments + n_cells]
-    for number in range(len(state.weight)):
-        state.weight[number] = values[n_segments + n_cells + 1 + number]
-    n_slots = len(state.box)
-    for slot in range(n_slots):
-        state.box[slot, LOW] = box[slot]
-        state.box[slot, HIGH] = box[n_slots + slot]
-    stack.size[0] = top
-
-
-@noalloc_kernel
-def push_part(stack, state, slot, cell, is_right):
-    """Push the part of the box left or right of a cut, and keep the other one."""
-    push(stack, state)
-    box = stack.boxes[stack.size[0] - 1]
-    if is_right:
-        box[slot] = cell + 1
-        state.box[slot, HIGH] = cell
-    else:
-        box[len(state.box) + slot] = cell
-        state.box[slot, LOW] = cell + 1
+from treeproof.kernels.exact.primal import NODES, POINTS, SWEEPS, Found, decode
+from treeproof.kernels.exact.problem import CELL_START, FEATURE, HIGH, LOW
 
 
 class Judge(NamedTuple):
@@ -145,9 +68,7 @@ class Judge(NamedTuple):
     claim: Claim
     region: Region
     box: CellBox  # the searched box
-    # Cells of the searched box that are nearest to the row's own
-    nearest: np.ndarray  # (n_features,) int32
-    cells: np.ndarray  # (n_features,) int32; scratch: cells of the point
+    cells: np.ndarray  # (n_axes,) int32; scratch: atoms of the point
     total: np.ndarray  # (n_outputs,) float64; scratch
     found: Found  # what is known about the row
 
@@ -155,42 +76,51 @@ class Judge(NamedTuple):
 @inner_kernel
 def new_judge(forest, claim, region, box, found):
     """Judge of points in a box of cells."""
-    nearest = np.empty(len(box.low), dtype=np.int32)
-    for feature in range(len(nearest)):
-        nearest[feature] = min(max(region.home[feature], box.low[feature]), box.high[feature])
     return Judge(
         forest,
         claim,
         region,
         box,
-        nearest,
-        np.empty(len(nearest), dtype=np.int32),
+        np.empty(len(box.low), dtype=np.int32),
         np.empty(len(forest.semantics.start), dtype=np.float64),
         found,
     )
 
 
-@noalloc_kernel
-def judge_point(judge_of, problem, target):
-    """Judge `target.point`, or what it was before its descent; a violation becomes the witness."""
-    cells, nearest, found = judge_of.cells, judge_of.nearest, judge_of.found
+@inlined_kernel
+def judge_point(judge_of, problem, objective):
+    """Judge the point, or what it was before its descent; a violation becomes the witness.
+
+    Points above the limit of a sum are not judged: HOLDS; but a first witness may be above, and
+    leaves the limit as it is. Where any violation within the limit is sought, one that is too near
+    to it is noted and AMBIGUOUS: who reads what was found decides.
+    """
+    cells, found = judge_of.cells, objective.found
+    side = side_of_limit(problem, objective)
+    if side == ABOVE and not may_cost_more(objective):
+        return np.int64(HOLDS)
     # Ends: what is taken back is taken back once.
     while True:
         found.counts[POINTS] += 1
-        for feature in range(len(cells)):
-            cells[feature] = nearest[feature]
+        copy_into(cells, objective.base)
         for slot in range(problem.n_slots):
-            feature = problem.slots[slot, FEATURE]
-            cell = target.point[slot]
-            low = problem.cells[cell, LOW]
-            cells[feature] = min(max(nearest[feature], low), problem.cells[cell, HIGH])
+            cells[problem.slots[slot, FEATURE]] = objective.atoms[objective.point[slot], ATOM]
         verdict = judge(judge_of.forest, judge_of.claim, judge_of.region.row, cells, judge_of.total)
         if verdict == BROKEN:
-            accept_point(problem, target)
-            for feature in range(len(cells)):
-                found.witness[feature] = cells[feature]
+            objective.live[STEPS] = 0
+            found.upper[0], found.is_open[0] = cost_of_point(problem, objective)
+            copy_into(found.witness, cells)
+            if side == AT_THE_LIMIT:
+                return np.int64(AMBIGUOUS)
+            measure = objective.measure
+            # Sound: above the limit it stays, since atoms beyond it were not kept.
+            if side != ABOVE and not measure.is_max:
+                if not measure.takes_any:
+                    measure.is_closed[0] = found.is_open[0]
+                cost, _ = cost_of_slots(problem, objective)
+                set_limit(problem, objective, next_limit(measure, found.upper[0]), cost)
             return verdict
-        if not take_back(problem, target):
+        if not take_back(problem, objective):
             return verdict
 
 
@@ -233,12 +163,13 @@ FRESH, WITNESSED, REJECTED = 0, 1, 2
 """A box that is new, whose last point broke the claim, whose last point did not."""
 
 FAR_CLOSER = 0.5
-"""A witness at this share of the radius makes the trees worth restricting to the smaller ball."""
+"""A witness at this share of the radius makes the trees worth restricting to the smaller ball, and
+a quick search ends."""
+FAR_CHEAPER, EARLY = 0.7, 8
+"""The same for sums of costs, in early nodes of any search."""
 QUICK_SWEEPS, ROOT_SWEEPS, NODE_SWEEPS = 4, 12, 30
 WORTH_ANOTHER_TRY = 0.8
 """Sweeping goes on in a box of which at most this share of cells is left."""
-SMALL = 0.01
-"""Spread and jump of a boundary that has none, which counts when nothing else is left."""
 PATIENCE = 5.0
 """Sweeping ends when that many more sweeps like the last one would not close the box."""
 NO_POINT = -1
@@ -246,292 +177,301 @@ NO_POINT = -1
 CLIMB_ROUNDS, CLIMB_NODES, CLIMB_STEP = 2, 256, 4
 """Rounds of ascent from the points of a row's first nodes, and of every so many later ones: a
 witness that is found late has cost the nodes of a larger box."""
+ROOT_ROUNDS = 3
+"""Rounds of ascent from the first point of a root."""
+WEIGHT_STEP, NODE_WEIGHT_STEP = 0.8, 0.9
+"""By what factor the cost weight is changed at roots and at other nodes."""
+LARGE, SMALLER = 1 << 15, 8
+"""Entries from which a problem is not worth branching in where a box has that many times fewer of
+them: the trees are restricted to the box first."""
 
 
 @inlined_kernel
-def rounds_at(node):
-    """Rounds of ascent from the point that a node proposes before it is split."""
-    return np.int64(CLIMB_ROUNDS if node < CLIMB_NODES or node % CLIMB_STEP == 0 else 0)
+def rounds_at(objective, history):
+    """Rounds of ascent from the point that a node proposes before it is split.
 
-
-@noalloc_kernel
-def eliminate(problem, state, bound, floor):
-    """Drop end cells that no violation can use; returns the share kept, 0 when a slot has none."""
-    n_before = 1  # so that a problem without slots keeps all of nothing
-    n_after = 1
-    for slot in range(problem.n_slots):
-        low = state.box[slot, LOW]
-        high = state.box[slot, HIGH]
-        while low <= high and bound + state.marginal[low] < floor:
-            low += 1
-        while low <= high and bound + state.marginal[high] < floor:
-            high -= 1
-        n_before += state.box[slot, HIGH] - state.box[slot, LOW] + 1
-        n_after += high - low + 1
-        state.box[slot, LOW] = low
-        state.box[slot, HIGH] = high
-        if low > high:
-            return 0.0
-    return n_after / n_before
-
-
-@noalloc_kernel
-def gain_spread(problem, state, factor):
-    """How far the gains of a factor are apart."""
-    first = problem.factors[factor, LEAF_START]
-    least = np.inf
-    most = -np.inf
-    for leaf in range(first, first + state.n_alive[factor]):
-        least = min(least, state.gain[leaf])
-        most = max(most, state.gain[leaf])
-    return most - least
-
-
-@noalloc_kernel
-def count_boundaries(problem, state, slot, low, high):
-    """How much is decided by cutting a slot after each of its cells from low to high - 1.
-
-    Fills ``scratch``: boundaries of living factors there, and far less for one-feature trees. A
-    boundary counts by the spread of its factor's gains and by the jump of its multipliers, in
-    geometric mean, both over the mean of the largest gains of all trees: where multipliers jump,
-    the factor wants another side than others do, and only a cut makes it give way.
+    Where costs are sums, points are taken as they are: an ascent with costs takes long.
     """
-    boundaries = state.scratch
-    for cell in range(low, high):
-        boundaries[cell] = 1.0 if problem.cells[cell + 1, EDGE] else 0.0
-    scale = problem.n_trees / (problem.terms[GROSS] + 1e-300)
-    for index in range(problem.slots[slot, PAIR_START], problem.slots[slot + 1, PAIR_START]):
-        pair = problem.slot_pair[index]
-        if state.n_alive[problem.pairs[pair, FACTOR]] < 2:
-            continue
-        spread = SMALL + scale * gain_spread(problem, state, problem.pairs[pair, FACTOR])
-        start = problem.pairs[pair, SEGMENT_START]
-        for segment in range(start + state.span[pair, LOW], start + state.span[pair, HIGH]):
-            cell = problem.segments[segment, HIGH]
-            if low <= cell < high:
-                jump = abs(state.multiplier[segment] - state.multiplier[segment + ONE])
-                boundaries[cell] += 1024.0 * np.sqrt(spread * (SMALL + scale * jump))
+    node = objective.found.counts[NODES]
+    if history == REJECTED:
+        return np.int64(NO_POINT)
+    is_worth = objective.measure.is_max and (node < CLIMB_NODES or node % CLIMB_STEP == 0)
+    return np.int64(CLIMB_ROUNDS if is_worth else 0)
 
 
-@noalloc_kernel
-def best_cut(problem, state, slot, gap):
-    """Where to cut a slot, so that both parts lose as many boundaries as possible.
+@inlined_kernel
+def proposes_at_root(objective, turn, history):
+    """Whether a root proposes the point that its sweeps favour after so many of them.
 
-    Only cells whose marginal is within the gap can belong to a violation, and the dual cannot
-    choose between them; boundaries count between such cells.
-
-    Returns
-    -------
-    cell                 int      last cell of the left part, -1 without any boundary
-    off_left, off_right  float64  boundaries that are cut off the left and the right part; the cut
-                                  itself counts for both
+    Of sums the cost weight is settled first.
     """
-    low = state.box[slot, LOW]
-    high = state.box[slot, HIGH]
-    while low < high and state.marginal[low] < -gap:
-        low += 1
-    while high > low and state.marginal[high] < -gap:
-        high -= 1
-    count_boundaries(problem, state, slot, low, high)
-    total = 0.0
-    for cell in range(low, high):
-        total += state.scratch[cell]
-    best_cell = -1
-    off_left = 0.0
-    off_right = 0.0
-    left = 0.0
-    for cell in range(low, high):
-        here = state.scratch[cell]
-        left += here
-        # Sound: no boundary is overlooked, whatever overflow makes of its weight.
-        if here != 0.0 and (best_cell < 0 or (total - left + here) * left > off_left * off_right):
-            best_cell = cell
-            off_left = total - left + here
-            off_right = left
-    return best_cell, off_left, off_right
+    if not objective.measure.is_max:
+        return history == FRESH and turn == QUICK_SWEEPS
+    return history != REJECTED and turn == (1 if history == FRESH else 2)
 
 
-@noalloc_kernel
-def choose_branch(problem, state, gap):
-    """Slot and last cell of its left part; slot -1 when all remaining points reach the same leaves.
-
-    The cut that takes most boundaries off both parts decides most, see `best_cut`. With slot -1,
-    the first cell within the gap of every slot is left in `state.box`.
-    """
-    best_slot = -1
-    best_cell = 0
-    most = 0.0
-    for slot in range(problem.n_slots):
-        cell, off_left, off_right = best_cut(problem, state, slot, gap)
-        if cell >= 0 and (best_slot < 0 or off_left * off_right > most):
-            most = off_left * off_right
-            best_slot = slot
-            best_cell = cell
-    if best_slot < 0:
-        for slot in range(problem.n_slots):
-            while (
-                state.box[slot, LOW] < state.box[slot, HIGH]
-                and state.marginal[state.box[slot, LOW]] < -gap
-            ):
-                state.box[slot, LOW] += 1
-    return best_slot, best_cell
-
-
-@noalloc_kernel
-def close_or_split(problem, state, target, is_root, is_quick, history):
+@inlined_kernel
+def close_or_split(problem, state, objective, narrow, is_root, is_quick, history):
     """Work on the state's box until it is closed, has to be split, or shows a point to be judged.
 
     history  int   FRESH; WITNESSED: the box shrinks; REJECTED: no more points are proposed
 
     Returns CLOSED, SPLIT or CANDIDATE, and for SPLIT how far the bound is above the floor, rounding
-    included.
+    included. With several conditions the floor is 0.
     """
-    floor = target.floor
-    if not shrink_box(problem, state, target, target.upper[0], target.is_open[0]):
-        return CLOSED, 0.0
-    if len(state.weight) > 1:
-        weigh(problem, state.weight)
-    bound = enter_box(problem, state)
+    floor, is_max = objective.floor, objective.measure.is_max
+    has_terms = len(state.weight) > 1 or not is_max
+    bound = enter(problem, state, objective, narrow)
     limit = ROOT_SWEEPS if is_root else NODE_SWEEPS
     turn = 0
     # Ends: sweeps are counted, and counted anew only in a box of fewer cells.
-    while True:
+    while bound > -np.inf:
         if bound < floor:
             # The sweeps' bound drifts with rounding; only the fresh one closes a box.
-            bound, error = refresh(problem, state)
+            bound, error = certified_bound(problem, state, narrow)
             if bound + error < floor:
                 return CLOSED, 0.0
         before = bound
-        bound = sweep(problem, state, turn % 2 == 0, bound, floor)
-        target.counts[SWEEPS] += 1
+        bound = sweep_once(problem, state, objective, narrow, turn % 2 == 0, bound)
+        objective.found.counts[SWEEPS] += 1
         turn += 1
         if bound < floor and turn < limit:
             continue
-        if len(state.weight) > 1 and turn & (turn - 1) == 0:
+        if has_terms and turn & (turn - 1) == 0 and bound >= floor:
             # After 1, 2, 4, 8, ... sweeps, since it costs as much as one or two.
-            bound = improve_weights(problem, state)
-        if is_root:
-            if turn == (1 if history == FRESH else 2) and history != REJECTED:
-                decode(problem, state, state.rest, target.distance, target.point)
-                if reaches_need(problem, state, target, np.int64(3)):
-                    return CANDIDATE, 0.0
-            elif turn == QUICK_SWEEPS:
-                rounds = np.int64(NO_POINT if history == REJECTED else 0)
-                outcome, gap, _ = look_closer(problem, state, target, rounds)
-                if outcome != SPLIT or is_quick:
-                    return outcome, gap
-                bound = enter_box(problem, state)
-        if turn == limit or (
+            bound = improve_terms(problem, state, objective, bound)
+        if is_root and turn == QUICK_SWEEPS and not is_quick:
+            bound = shift_cost_weight(problem, state, objective, narrow, bound, WEIGHT_STEP)
+        if is_root and proposes_at_root(objective, turn, history) and (is_max or bound >= floor):
+            decode(problem, state, state.rest, objective.cost, objective.point)
+            if reaches_need(problem, state, objective, np.int64(ROOT_ROUNDS)):
+                return CANDIDATE, 0.0
+        if is_root and turn == QUICK_SWEEPS:
+            rounds = np.int64(NO_POINT if history == REJECTED else 0)
+            outcome, gap, _ = look_closer(problem, state, objective, narrow, rounds)
+            if outcome != SPLIT or is_quick:
+                return outcome, gap
+            bound = enter(problem, state, objective, narrow)
+        elif turn == limit or (
             turn >= 2 and not is_root and bound - floor > PATIENCE * (before - bound)
         ):
             # The sweeps will not get there; a smaller box or splitting will.
-            rounds = np.int64(NO_POINT)
-            if history != REJECTED:
-                rounds = rounds_at(target.counts[NODES])
-            outcome, gap, kept = look_closer(problem, state, target, rounds)
+            step = WEIGHT_STEP if is_root else NODE_WEIGHT_STEP
+            bound = shift_cost_weight(problem, state, objective, narrow, bound, step)
+            rounds = rounds_at(objective, history)
+            outcome, gap, kept = look_closer(problem, state, objective, narrow, rounds)
             if outcome != SPLIT or kept > WORTH_ANOTHER_TRY:
                 return outcome, gap
-            bound = enter_box(problem, state)
+            if not is_max and is_far_smaller(problem, state):
+                return outcome, gap
+            bound = enter(problem, state, objective, narrow)
             turn = 0
+    return CLOSED, 0.0
 
 
 @noalloc_kernel
-def look_closer(problem, state, target, rounds):
-    """Use the costs of single cells: propose the cheapest point, drop cells that cost too much.
+def look_closer(problem, state, objective, narrow, rounds):
+    """Use the costs of single cells: propose the best point, drop cells that cost too much.
 
     rounds  int  of ascent from that point, or NO_POINT
     """
-    bound, error = refresh(problem, state)
-    if bound + error < target.floor:
+    bound, error = certified_bound(problem, state, narrow)
+    if bound + error < objective.floor:
         return CLOSED, 0.0, 0.0
-    marginals(problem, state)
+    cell_marginals(problem, state, narrow)
     if rounds != NO_POINT:
-        decode(problem, state, state.marginal, target.distance, target.point)
-        if reaches_need(problem, state, target, rounds):
+        decode(problem, state, state.marginal, objective.cost, objective.point)
+        if reaches_need(problem, state, objective, rounds):
             return CANDIDATE, 0.0, 1.0
     # Sound: with a cell fixed the bound is bound + marginal, each within error of exact.
-    kept = eliminate(problem, state, bound + 2.0 * error, target.floor)
+    kept = eliminate(problem, state, bound + 2.0 * error, objective.floor)
     if kept == 0.0:
         return CLOSED, 0.0, 0.0
-    return SPLIT, bound + 2.0 * error - target.floor, kept
+    return SPLIT, bound + 2.0 * error - objective.floor, kept
+
+
+@noalloc_kernel
+def is_far_smaller(problem, state):
+    """Whether the trees are worth restricting to the state's box before it is searched further."""
+    if len(problem.entries) < LARGE:
+        return False
+    # The same box would be put aside again and again: entries of a leaf count also where only one
+    # of a slot's cells can be afforded.
+    is_smaller = False
+    for slot in range(problem.n_slots):
+        is_smaller |= state.box[slot, LOW] > problem.slots[slot, CELL_START]
+        is_smaller |= state.box[slot, HIGH] + 1 < problem.slots[slot + 1, CELL_START]
+    if not is_smaller:
+        return False
+    n_entries = 0
+    for factor in range(problem.n_factors):
+        n_entries += state.n_alive[factor] * state.n_active[factor]
+    return SMALLER * n_entries <= len(problem.entries)
+
+
+class Parts(NamedTuple):
+    """Boxes that are searched later, each with its trees restricted to it."""
+
+    # First atom of each axis, the last ones, and what each axis does: see `change_sets`
+    atoms: np.ndarray  # (capacity, 3 * n_axes) int32
+    size: np.ndarray  # (1,) int64
 
 
 @inner_kernel
-def search(problem, state, target, judge_of, is_quick, radius, budget):
-    """Search a box of cells; what is found is written into ``judge_of.found`` at once.
+def with_part(parts, problem, state, kept):
+    """The boxes with one more: the state's, in atoms; what axes do is filled in by the caller."""
+    size = parts.size[0]
+    atoms = parts.atoms
+    if size == len(atoms):
+        atoms = grow_table(atoms, 2 * size)
+    n_axes = len(kept.bottom)
+    for axis in range(n_axes):
+        atoms[size, axis] = kept.atom[kept.start[axis]]
+        atoms[size, n_axes + axis] = kept.atom[kept.start[axis + 1] - 1]
+    for slot in range(problem.n_slots):
+        axis = problem.slots[slot, FEATURE]
+        start = kept.start[axis]
+        atoms[size, axis] = kept.atom[start + problem.cells[state.box[slot, LOW], LOW]]
+        atoms[size, n_axes + axis] = kept.atom[start + problem.cells[state.box[slot, HIGH], HIGH]]
+    parts.size[0] = size + 1
+    return Parts(atoms, parts.size)
 
-    The nearest violation is sought, or any where the region says so. A quick search looks at the
-    root only, a few sweeps, and ends UNDECIDED when nothing is proved, or when a witness is so much
-    nearer than the radius that a smaller ball pays.
+
+@noalloc_kernel
+def note_lower(state, objective, gap):
+    """Note what violations cost at least, from how far the bound at the limit is above the floor.
+
+    Sound: with the cost weight and multipliers as they are, the bound falls by that weight for each
+    unit that the limit falls by; below a limit at which it is under the floor there is nothing.
+    Costs of all axes are sums of doubles that were rounded down, and the result is shrunk by more
+    than all rounding.
+    """
+    weight = state.weight[len(state.weight) - 1]
+    if objective.measure.is_max or objective.measure.takes_any or weight <= 0.0:
+        return
+    total = objective.live[LIMIT] + objective.elsewhere.cost
+    lower = total - gap / weight - 2.0**-40 * (total + gap / weight)
+    objective.found.way_lower[0] = max(objective.found.way_lower[0], lower)
+
+
+@noalloc_kernel
+def is_worth_restricting(objective, is_quick, is_part, n_nodes, began_at):
+    """Whether a new witness makes the trees worth restricting anew before the search goes on.
+
+    began_at  float64  where costs are largest ones, the radius, otherwise the first limit
+    """
+    found = objective.found
+    if objective.measure.is_max:
+        return is_quick and found.upper[0] < FAR_CLOSER * began_at
+    if is_quick and found.upper[0] > objective.live[LIMIT] + objective.elsewhere.cost:
+        return True
+    return n_nodes <= EARLY and objective.live[LIMIT] < FAR_CHEAPER * began_at and not is_part
+
+
+@inner_kernel
+def search(problem, state, objective, narrow, judge_of, kept, parts, modes, extent, budget):
+    """Search a box of cells; what is found is written into ``objective.found`` at once.
+
+    The cheapest violation is sought, or any where the measure says so. A quick search looks at the
+    root only, a few sweeps, and ends UNDECIDED when nothing is proved. Any search ends so where the
+    trees are worth restricting anew.
+
+    narrow  Narrow or None  never used with several conditions
+    kept    Kept or None    of which atoms cells are made, where these have prices
+    modes   bool, bool  whether the search is quick; whether this is a part of what is searched
+    extent  float64, float64  radius of the ball that the box holds, where costs are largest ones;
+                        sweeps times entries of the problem, of which a small one counts as `LARGE`
 
     Returns
     -------
-    int
-        PROVED: nothing nearer than the witness is left, if there is one; or why the search ended.
+    status  int
+        PROVED: nothing cheaper than the witness is left, if there is one, but for what was added to
+        the parts; FOUND: one, where any will do; or why the search ended.
+    parts   Parts or None
+        Those given and what is left of boxes that became small.
     """
-    found = judge_of.found
+    is_quick, is_part = modes
+    radius, work = extent
+    found, measure = objective.found, objective.measure
     clock = np.empty(2, dtype=np.int64)
     stack = new_stack(state, np.int64(8))
     is_root = np.bool_(True)  # a variable, not a literal: kernels are compiled once for each
     is_near_tie = False
+    began_at = radius if measure.is_max else objective.live[LIMIT]
+    most_sweeps = found.counts[SWEEPS] + work / max(len(problem.entries), LARGE)
+    n_nodes = 0
     while True:
         found.counts[NODES] += 1
-        if found.counts[NODES] > budget.nodes:
-            return NODE_LIMIT
+        n_nodes += 1
+        if found.counts[NODES] > budget.nodes or (
+            not is_root and found.counts[SWEEPS] > most_sweeps
+        ):
+            return NODE_LIMIT, parts
         if not is_root and seconds_now(clock) > budget.deadline:
-            return TIME_LIMIT
+            return TIME_LIMIT, parts
         history = np.int64(FRESH)
         slot = np.int64(-1)
         cell = np.int64(0)
         # Ends: each witness is nearer, and what is no witness ends proposals.
         while True:
-            outcome, gap = close_or_split(problem, state, target, is_root, is_quick, history)
+            outcome, gap = close_or_split(
+                problem, state, objective, narrow, is_root, is_quick, history
+            )
             if outcome == CLOSED:
                 break
             if outcome == SPLIT:
+                if is_root and not is_part:
+                    note_lower(state, objective, gap)
                 if is_quick:
-                    return UNDECIDED
-                slot, cell = choose_branch(problem, state, gap)
+                    return UNDECIDED, parts
+                if kept is not None and not measure.is_max and is_far_smaller(problem, state):
+                    if parts.atoms.nbytes > budget.memory_bytes:
+                        return MEMORY_LIMIT, parts
+                    parts = with_part(parts, problem, state, kept)
+                    break
+                if not measure.is_max:
+                    limit = objective.live[LIMIT]
+                    slot, cell = choose_jump(problem, state, objective.cost, limit, gap)
+                if slot < 0:
+                    slot, cell = choose_branch(problem, state, gap)
                 if slot >= 0:
                     break
-                # One leaf tuple is left, within the slack: only the library's own sum can tell.
-                for other in range(problem.n_slots):
-                    target.point[other] = state.box[other, LOW]
-            verdict = judge_point(judge_of, problem, target)
+                # One leaf tuple is left, within the slack: only the library's own sum can tell. All
+                # that is left reaches the same leaves: the cheapest of it is judged.
+                cheapest_point(problem, state, objective)
+                if kept is not None and exceeds_limits(problem, objective):
+                    # What costs more may be within the limits of other costs.
+                    slot, cell = any_cut(problem, state)
+                    is_near_tie = is_near_tie or slot < 0
+                    break
+            verdict = judge_point(judge_of, problem, objective)
             history = np.int64(REJECTED)
             if verdict == BROKEN:
                 history = np.int64(WITNESSED)
                 is_nearest = found.upper[0] == 0.0 and not found.is_open[0]
-                if judge_of.region.takes_any or is_nearest:
-                    return PROVED
-                if is_quick and found.upper[0] < FAR_CLOSER * radius:
-                    return UNDECIDED
-            elif outcome == SPLIT:
-                # Sound: all that is left of the box reaches the leaves just judged. A tie that
-                # stays undecided decides the search, and others need not be looked at.
-                if verdict == AMBIGUOUS and not is_near_tie:
+                if measure.takes_any:
+                    return FOUND, parts
+                if measure.is_max and is_nearest:
+                    return PROVED, parts
+                if is_worth_restricting(objective, is_quick, is_part, n_nodes, began_at):
+                    return UNDECIDED, parts
+            if outcome == SPLIT:
+                # Sound: all that is left of the box reaches the leaves just judged, and costs no
+                # less than the point. A tie that stays undecided decides the search of a ball, and
+                # others need not be looked at.
+                if kept is None and verdict == AMBIGUOUS and not is_near_tie:
                     verdict = judge_rest(judge_of, problem, state, gap)
                     if verdict == BROKEN:
-                        return PROVED  # any violation will do
+                        return FOUND, parts  # any violation will do
                 is_near_tie = is_near_tie or verdict == AMBIGUOUS
                 break
         is_root = np.bool_(False)
         if slot >= 0:
             stack, has_room = with_room(stack, budget.memory_bytes)
             if not has_room:
-                return MEMORY_LIMIT
+                return MEMORY_LIMIT, parts
             push_part(stack, state, slot, cell, not peaks_right(state, slot, cell))
         elif stack.size[0] > 0:
             pop(stack, state)
         else:
-            return NEAR_TIE if is_near_tie else PROVED
-
-
-@noalloc_kernel
-def peaks_right(state, slot, cell):
-    """Whether the best cell of a slot lies right of a cut; that part is searched first."""
-    best = state.box[slot, LOW]
-    for other in range(state.box[slot, LOW], state.box[slot, HIGH] + 1):
-        if state.marginal[other] > state.marginal[best]:
-            best = other
-    return best > cell
+            return NEAR_TIE if is_near_tie else PROVED, parts

@@ -24,16 +24,16 @@ from treeproof.kernels.core.status import (
     TIME_LIMIT,
     UNDECIDED,
 )
+from treeproof.kernels.exact.branching import choose_branch, peaks_right
 from treeproof.kernels.exact.dual import State, enter_box, new_state, refresh, sweep
 from treeproof.kernels.exact.judging import judge_cells
+from treeproof.kernels.exact.objective import Objective, ball_objective
 from treeproof.kernels.exact.primal import (
     NODES,
     RESTRICTIONS,
     SWEEPS,
     Found,
-    Target,
     decode,
-    new_target,
 )
 from treeproof.kernels.exact.problem import CELL_START, FEATURE, HIGH, LOW, Problem, build_problem
 from treeproof.kernels.exact.row import base_and_floor, drop_reached, is_excluded_by_eq6
@@ -44,9 +44,7 @@ from treeproof.kernels.exact.search import (
     PATIENCE,
     SPLIT,
     WORTH_ANOTHER_TRY,
-    choose_branch,
     look_closer,
-    peaks_right,
 )
 from treeproof.kernels.exact.walks import FINE, Walk, approach, clip, evaluate, rise
 
@@ -78,7 +76,7 @@ class Side(NamedTuple):
 
     problem: Problem
     state: State
-    target: Target
+    objective: Objective
     root: np.ndarray  # (n_segments,) float64; multipliers to begin with in any part of the box
     is_known: np.ndarray  # (1,) bool; whether there are such multipliers yet
     is_refuted: bool  # best leaves refute the condition in the whole box
@@ -126,9 +124,11 @@ def new_side(quest, number):
     is_refuted = is_excluded_by_eq6(base, floor, leaves)
     problem = build_problem(base, leaves, box)
     state = new_state(problem)
-    target = new_target(problem, forest.space, region, condition.need, floor, quest.found)
+    objective = ball_objective(
+        problem, forest.space, region, box, condition.need, floor, np.int64(1), quest.found
+    )
     root = np.zeros(len(state.multiplier), dtype=np.float64)
-    return Side(problem, state, target, root, np.zeros(1, dtype=np.bool_), is_refuted)
+    return Side(problem, state, objective, root, np.zeros(1, dtype=np.bool_), is_refuted)
 
 
 @inner_kernel
@@ -173,14 +173,14 @@ def keep_cells(problem, state, box):
 
 
 @noalloc_kernel
-def work_on(problem, state, target, box, is_root):
+def work_on(problem, state, objective, box, is_root):
     """Sweep one condition in a box until it is refuted there, or splitting is better.
 
     Cells that no violation can use are dropped from the box.
 
     Returns CLOSED or SPLIT, and for SPLIT how far the bound is above the floor, rounding included.
     """
-    floor = target.floor
+    floor = objective.floor
     enter_cells(problem, state, box)
     enter_box(problem, state)
     bound, error = refresh(problem, state)
@@ -195,12 +195,12 @@ def work_on(problem, state, target, box, is_root):
                 return CLOSED, 0.0
         before = bound
         bound = sweep(problem, state, turn % 2 == 0, bound, floor)
-        target.counts[SWEEPS] += 1
+        objective.found.counts[SWEEPS] += 1
         turn += 1
         if bound < floor and turn < NODE_SWEEPS:
             continue
         if turn == NODE_SWEEPS or (turn >= 2 and bound - floor > patience * (before - bound)):
-            outcome, gap, kept = look_closer(problem, state, target, np.int64(NO_POINT))
+            outcome, gap, kept = look_closer(problem, state, objective, None, np.int64(NO_POINT))
             if outcome == SPLIT:
                 keep_cells(problem, state, box)
             if outcome != SPLIT or kept > WORTH_ANOTHER_TRY:
@@ -210,13 +210,13 @@ def work_on(problem, state, target, box, is_root):
 
 
 @noalloc_kernel
-def place_point(problem, state, target, box, home, walk):
+def place_point(problem, state, objective, box, home, walk):
     """Put the point that the costs of single cells favour into the walk, as near as cells allow."""
     clip(walk, box, home)
-    decode(problem, state, state.marginal, target.distance, target.point)
+    decode(problem, state, state.marginal, objective.cost, objective.point)
     for slot in range(problem.n_slots):
         feature = problem.slots[slot, FEATURE]
-        cell = target.point[slot]
+        cell = objective.point[slot]
         low = max(np.int32(problem.cells[cell, LOW]), box.low[feature])
         high = min(np.int32(problem.cells[cell, HIGH]), box.high[feature])
         walk.cells[feature] = min(max(home[feature], low), high)
@@ -396,7 +396,7 @@ def look_at(quest, sides, place, box, number, is_quick, may_rise):
             copy_into(side.state.multiplier, side.root)
         n_tried += 0 if tried[rival] else 1
         tried[rival] = True
-        outcome, gap = work_on(side.problem, side.state, side.target, box, not side.is_known[0])
+        outcome, gap = work_on(side.problem, side.state, side.objective, box, not side.is_known[0])
         if not side.is_known[0]:
             copy_into(side.root, side.state.multiplier)
             side.is_known[0] = True
@@ -405,7 +405,7 @@ def look_at(quest, sides, place, box, number, is_quick, may_rise):
         if gap < least_gap:
             best, least_gap = rival, gap
         if n_tried <= 2:
-            place_point(side.problem, side.state, side.target, box, region.home, quest.walk)
+            place_point(side.problem, side.state, side.objective, box, region.home, quest.walk)
             worst, is_new = propose(quest, box, may_rise)
             if is_new:
                 if not region.is_ball or (found.upper[0] == 0.0 and not found.is_open[0]):
