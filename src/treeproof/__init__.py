@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         feature_radius,
         largest_change,
         load,
+        prepare,
         prove,
         radius,
         reasons,
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from treeproof.runs.merge import merge_runs
     from treeproof.runs.runner import Run, run
     from treeproof.runs.scorer import RobustnessScorer
+    from treeproof.search.question import PreparedQuestion
     from treeproof.training import least_robust_error, robust_refit
 
 __version__ = "0.2.0.dev0"
@@ -111,6 +113,7 @@ __all__ = [
     "Monotone",
     "NoEffectWarning",
     "PaperProtocol",
+    "PreparedQuestion",
     "PropertyResult",
     "Reasons",
     "Redundant",
@@ -148,6 +151,7 @@ __all__ = [
     "merge_runs",
     "milp",
     "multilevel",
+    "prepare",
     "prove",
     "radius",
     "reasons",
@@ -170,6 +174,7 @@ _HOMES = {
         "feature_radius",
         "largest_change",
         "load",
+        "prepare",
         "prove",
         "radius",
         "reasons",
@@ -215,6 +220,7 @@ _HOMES = {
     "treeproof.runs.merge": ("merge_runs",),
     "treeproof.runs.runner": ("Run", "run"),
     "treeproof.runs.scorer": ("RobustnessScorer",),
+    "treeproof.search.question": ("PreparedQuestion",),
     "treeproof.training": ("least_robust_error", "robust_refit"),
 }
 """Where lazily imported names live; an engine is the public name of its class."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 from treeproof.errors import InvalidInput, UnsupportedQuery, nearest
 from treeproof.prediction import Model
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from treeproof.results.reasons import Reasons
     from treeproof.search.progress import Progress
     from treeproof.search.proving import Inquiry
+    from treeproof.search.question import PreparedQuestion
 
 
 LIMITS = ("time_limit_s", "node_limit", "memory_limit_mb")
@@ -153,16 +154,17 @@ def load(
     return Model(load_ensemble(source, options=given, self_test=self_test))
 
 
+@takes_domain
 def verify(
     model: Any,
     X: Any,
     y: Any = None,
     perturbation: float | Ball | Box | None = None,
     *,
-    goal: Goal | None = None,
-    attacker_class: Any = None,
-    arithmetic: Arithmetic = "float64",
     engine: str | Engine = "exact",
+    goal: Goal | None = None,
+    arithmetic: Arithmetic = "float64",
+    attacker_class: Any = None,
     time_limit_s: float = math.inf,
     node_limit: int = 2**62,
     memory_limit_mb: float = 4096.0,
@@ -183,18 +185,18 @@ def verify(
         model's own labels.
     perturbation : float, LInf, L1, L2, L0, Cost, All or Box
         How a row may change, with a radius or budget; a number is the radius of a plain LInf.
-    goal : KeepsLabel, AvoidsTarget, ScoreWithin or ScoreChange, optional
-        What must hold; by default the label is kept.
-    attacker_class : object, optional
-        Only rows of this class are attacked; all others stay as they are.
-    arithmetic : {"float64", "real"}
-        What rows are: doubles (the default), which the deployed model rounds to its own input
-        precision first, or real numbers compared with its thresholds, as in the literature. For
-        models that take doubles as they are, both are the same.
     engine : str or engine
         Name of an engine, or one with options such as ``multilevel(T=2, L=1)``.
-    time_limit_s, node_limit, memory_limit_mb : float, int and float
-        Limits per row; a row that needs more is 'unknown'. By default only memory is limited.
+    goal : KeepsLabel, AvoidsTarget, ScoreWithin or ScoreChange, optional
+        What must hold; by default the label is kept.
+    arithmetic : {"float64", "real"}
+        What rows are: doubles, which the deployed model rounds to its own input precision first, or
+        real numbers compared with its thresholds, as in the literature. For models that take
+        doubles as they are, both are the same.
+    attacker_class : label, optional
+        Only rows of this class are attacked; all others stay as they are.
+    time_limit_s, node_limit, memory_limit_mb : float, int, float
+        Limits per row; a row that needs more is 'unknown'.
     evidence : bool
         Prove every answer once more, on record, for ``treeproof check``; limits hold for each.
     n_jobs : int
@@ -208,48 +210,29 @@ def verify(
     Results
         Verdict, bounds and witness of every row.
     """
-    from treeproof.search.question import Question
-
     refuse_as_labels(y)
-    moves = as_perturbation(perturbation)
-    if moves is None:
-        raise InvalidInput(
-            "'perturbation' must say how rows may change, such as 0.1 or LInf(0.1). Got none."
-        )
-    if isinstance(moves, Ball) and moves.eps is None:
-        name = type(moves).__name__
-        raise InvalidInput(
-            f"To verify, {name} must have a radius, such as {name}(0.1). Got none."
-            " Ask treeproof.radius for the radius itself."
-        )
-    question = Question(
-        kind="verify",
-        perturbation=moves,
-        engine=engine,
-        goal=goal,
-        arithmetic=arithmetic,
-        attacker_class=attacker_class,
-        time_limit_s=time_limit_s,
-        node_limit=node_limit,
-        memory_limit_mb=memory_limit_mb,
-        evidence=evidence,
-    )
-    found = question.answer(loaded(model), X, y, n_jobs=n_jobs, progress=progress)
+    question = prepare(
+        "verify", model, perturbation, engine=engine, goal=goal, arithmetic=arithmetic,
+        attacker_class=attacker_class, time_limit_s=time_limit_s, node_limit=node_limit,
+        memory_limit_mb=memory_limit_mb, evidence=evidence,
+    )  # fmt: skip
+    found = question.ask(X, y, n_jobs=n_jobs, progress=progress)
     found.source = source_of(X)
     return found
 
 
+@takes_domain
 def radius(
     model: Any,
     X: Any,
     y: Any = None,
     perturbation: Ball | None = None,
     *,
-    goal: Goal | None = None,
-    attacker_class: Any = None,
-    arithmetic: Arithmetic = "float64",
     engine: str | Engine = "exact",
     search: PaperProtocol | None = None,
+    goal: Goal | None = None,
+    arithmetic: Arithmetic = "float64",
+    attacker_class: Any = None,
     time_limit_s: float = math.inf,
     node_limit: int = 2**62,
     memory_limit_mb: float = 4096.0,
@@ -266,14 +249,14 @@ def radius(
     perturbation : LInf, L1, L2, L0 or Cost, optional
         What changes cost and which there are: scales or prices, directions, frozen features,
         bounds, domain; without a radius or budget. By default a plain LInf.
-    goal, attacker_class, arithmetic
-        See `verify`.
     engine : str or engine
         Name of an engine, or one with options. Bounding engines give lower bounds.
     search : PaperProtocol, optional
         Search as the paper does, in ten steps, instead of exactly.
-    time_limit_s, node_limit, memory_limit_mb
-        See `verify`; they count over all radii that are tried for a row.
+    goal, arithmetic, attacker_class
+        See `verify`.
+    time_limit_s, node_limit, memory_limit_mb : float, int, float
+        Limits per row; they count over all radii that are tried for it.
     evidence, n_jobs, progress
         See `verify`.
 
@@ -282,30 +265,87 @@ def radius(
     Results
         Lower and upper bound of every row; equal, and `exact`, where the search was closed.
     """
-    from treeproof.search.question import Question
-
     refuse_as_labels(y)
-    ball = _without_radius(perturbation, "LInf(scale=...)", "treeproof.verify")
-    if search is not None and not isinstance(search, PaperProtocol):
-        raise InvalidInput(f"'search' must be a PaperProtocol() or left out. Got {search!r}.")
-    if search is not None and is_priced(ball):
-        raise UnsupportedQuery("The paper's search is about plain LInf balls. Leave out 'search'.")
-    question = Question(
-        kind="radius",
-        perturbation=ball,
-        engine=engine,
-        search=search,
-        goal=goal,
-        arithmetic=arithmetic,
-        attacker_class=attacker_class,
-        time_limit_s=time_limit_s,
-        node_limit=node_limit,
-        memory_limit_mb=memory_limit_mb,
-        evidence=evidence,
-    )
-    found = question.answer(loaded(model), X, y, n_jobs=n_jobs, progress=progress)
+    question = prepare(
+        "radius", model, perturbation, engine=engine, search=search, goal=goal,
+        arithmetic=arithmetic, attacker_class=attacker_class, time_limit_s=time_limit_s,
+        node_limit=node_limit, memory_limit_mb=memory_limit_mb, evidence=evidence,
+    )  # fmt: skip
+    found = question.ask(X, y, n_jobs=n_jobs, progress=progress)
     found.source = source_of(X)
     return found
+
+
+def prepare(
+    kind: Literal["verify", "radius"],
+    model: Any,
+    perturbation: float | Ball | Box | None = None,
+    *,
+    engine: str | Engine = "exact",
+    search: PaperProtocol | None = None,
+    goal: Goal | None = None,
+    arithmetic: Arithmetic = "float64",
+    attacker_class: Any = None,
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    evidence: bool = False,
+) -> PreparedQuestion:
+    """Prepare a question that is asked again and again: in a service, a loop or a notebook.
+
+    Model, perturbation and options are resolved once; the answers are those of `verify` and
+    `radius`, bit for bit.
+
+    Parameters
+    ----------
+    kind : {"verify", "radius"}
+        Which of the two is asked for.
+    model, perturbation
+        See `verify` and `radius`.
+    engine, search, goal, arithmetic, attacker_class
+        See `verify` and `radius`.
+    time_limit_s, node_limit, memory_limit_mb, evidence
+        See `verify` and `radius`.
+
+    Returns
+    -------
+    PreparedQuestion
+        Its method `ask` takes rows, one or many.
+
+    Examples
+    --------
+    >>> import treeproof as tp
+    >>> question = tp.prepare("radius", "model.treeproof")  # doctest: +SKIP
+    >>> question.ask(X[:1], y[:1]).lower  # doctest: +SKIP
+    """
+    from treeproof.search.question import PreparedQuestion, Question
+
+    asked: Any = perturbation if kind == "radius" else as_perturbation(perturbation)
+    if kind == "radius":
+        asked = _without_radius(cast("Ball | None", asked), "LInf(scale=...)", "treeproof.verify")
+    elif kind != "verify":
+        raise InvalidInput(f"'kind' must be 'verify' or 'radius'. Got {kind!r}.")
+    elif asked is None:
+        raise InvalidInput("'perturbation' must say how rows may change, such as 0.1.")
+    elif isinstance(asked, Ball) and asked.eps is None:
+        name = type(asked).__name__
+        raise InvalidInput(
+            f"To verify, {name} must have a radius, such as {name}(0.1). Got none."
+            " Ask treeproof.radius for the radius itself."
+        )
+    if search is not None and (kind == "verify" or not isinstance(search, PaperProtocol)):
+        raise InvalidInput(
+            "'search' must be a PaperProtocol(), for radii, or left out."
+            f" Got {search!r} to {'verify' if kind == 'verify' else 'find radii'}."
+        )
+    if search is not None and is_priced(asked):
+        raise UnsupportedQuery("The paper's search is about plain LInf balls. Leave out 'search'.")
+    question = Question(
+        kind=kind, perturbation=asked, engine=engine, search=search, goal=goal,
+        arithmetic=arithmetic, attacker_class=attacker_class, time_limit_s=time_limit_s,
+        node_limit=node_limit, memory_limit_mb=memory_limit_mb, evidence=evidence,
+    )  # fmt: skip
+    return PreparedQuestion(question, loaded(model))
 
 
 def recourse(

@@ -122,12 +122,13 @@ def test_load_offers_every_option_of_the_loaders() -> None:
 
 def test_questions_have_every_option_that_functions_offer() -> None:
     names = {"kind", "perturbation", "engine", "search", *api.AskOptions.__annotations__}
-    names |= {"formats"}  # of a run, for all of its batches
-    assert names == {field.name for field in fields(Question)}
+    assert {"model", *names} == set(inspect.signature(treeproof.prepare).parameters)
     for function in (treeproof.verify, treeproof.radius):
-        listed = set(inspect.signature(function).parameters)
-        assert set(api.AskOptions.__annotations__) < listed
-        assert listed - names <= {"model", "X", "y", "n_jobs", "progress"}
+        asked = set(inspect.signature(function).parameters) - {"X", "y", "n_jobs", "progress"}
+        assert asked | {"kind", "search"} == {"model", *names}
+    # Of a run, for all of its batches.
+    assert names | {"formats"} == {field.name for field in fields(Question)}
+    assert set(api.AnchorOptions.__annotations__) < {*api.AskOptions.__annotations__, "progress"}
 
 
 @pytest.mark.parametrize(

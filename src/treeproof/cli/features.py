@@ -94,7 +94,7 @@ def command(
     source = options.source(model, data_path)
     rows = options.read_rows(source)
     ball = options.ball(source, eps, has_radius=eps is not None)
-    refuse_outside(model.ensemble, rows.values, ball, rows.number)
+    refuse_outside(model.ensemble, rows.values, ball, numbers=rows.number)
     results = _answer(model, rows, what, ball, options)
     results.row, results.id = rows.number, rows.ids
     if picture is not None:
