@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         prove,
         radius,
         reasons,
+        recourse,
         score_range,
         unimportant_features,
         verify,
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from treeproof.results.reasons import Reasons
     from treeproof.results.reasons import Reasons as AnchorResults
     from treeproof.results.results import Results
+    from treeproof.results.row_answer import RowAnswer
     from treeproof.results.run_file import load_results
     from treeproof.runs.frames import FrameMapper
     from treeproof.runs.merge import merge_runs
@@ -117,6 +119,7 @@ __all__ = [
     "Redundant",
     "Results",
     "RobustnessScorer",
+    "RowAnswer",
     "Run",
     "ScoreBounds",
     "ScoreChange",
@@ -152,6 +155,7 @@ __all__ = [
     "prove",
     "radius",
     "reasons",
+    "recourse",
     "robust_refit",
     "run",
     "score_range",
@@ -174,6 +178,7 @@ _HOMES = {
         "prove",
         "radius",
         "reasons",
+        "recourse",
         "score_range",
         "unimportant_features",
         "verify",
@@ -209,6 +214,7 @@ _HOMES = {
     "treeproof.results.properties": ("PropertyResult", "ScoreBounds"),
     "treeproof.results.reasons": ("AnchorResults=Reasons", "Reasons"),
     "treeproof.results.results": ("Results",),
+    "treeproof.results.row_answer": ("RowAnswer",),
     "treeproof.results.run_file": ("load_results",),
     "treeproof.runs.frames": ("FrameMapper",),
     "treeproof.runs.merge": ("merge_runs",),
@@ -238,4 +244,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

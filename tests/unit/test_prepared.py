@@ -11,7 +11,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import treeproof as tp
 from treeproof.results.results import Results
-from treeproof.search import question as questions
+from treeproof.search import shown
 
 
 @pytest.fixture(scope="module")
@@ -108,20 +108,21 @@ def test_shown_changes_are_made_when_they_are_asked_for(
     iris: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, X, y = iris
-    made, real = [], questions.shown_points
+    made, real = [], shown.shown_points
 
     def counted(*arguments: Any) -> Any:
         made.append(1)
         return real(*arguments)
 
-    monkeypatch.setattr(questions, "shown_points", counted)
+    monkeypatch.setattr(shown, "shown_points", counted)
     found = tp.radius(model, X, y)
     assert found.summary()
     assert not made
     assert found.changes(0)
+    assert len(made) == 1  # of that row alone
     expected = found.as_shown.copy()
     assert np.isfinite(expected[~np.isnan(found.witness).all(axis=1)]).all()
-    assert len(made) == 1
+    assert len(made) == 2
     # Tables that are sent away, joined or cut have them.
     for other in (
         pickle.loads(pickle.dumps(tp.radius(model, X, y))),

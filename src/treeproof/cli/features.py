@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.console import print_json, print_note, printable
+from treeproof.cli.console import print_json, print_note
 from treeproof.cli.options import (
     DISTANCE,
     FILE,
@@ -29,7 +29,7 @@ from treeproof.cli.run_output import (
     print_table,
     progress_bar,
 )
-from treeproof.errors import InvalidInput, require_backend
+from treeproof.errors import InvalidInput, printable, require_backend
 
 if TYPE_CHECKING:
     from treeproof.data.sources import Rows

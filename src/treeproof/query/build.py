@@ -24,6 +24,7 @@ from treeproof.query.perturbations import (
     ball_reach,
     in_order,
     is_priced,
+    refuse_as_labels,
     require_perturbation,
     resolve,
     warn_of_categories,
@@ -74,6 +75,7 @@ class PreparedQuery:
         deployed, ensemble = self.deployed, self.ensemble
         matrix = numeric_rows(deployed, X, allow_empty=False)
         labels = None
+        refuse_as_labels(y)
         if y is not None:
             if deployed.decision.kind == "score":
                 raise InvalidInput(

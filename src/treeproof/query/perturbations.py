@@ -318,8 +318,27 @@ def require_perturbation(value: object) -> None:
     """Refuse what says nothing about how rows may change."""
     if not isinstance(value, Ball | Box):
         raise InvalidInput(
-            f"'perturbation' must be an LInf, L1, L2, L0, Cost, All or Box. Got {value!r}."
+            "'perturbation' must be a radius such as 0.1, an LInf, L1, L2, L0, Cost, All or Box."
+            f" Got {value!r}."
         )
+
+
+def as_perturbation(given: Any) -> Any:
+    """A number as the ball of that radius, in which every feature moves; all else as it is."""
+    return LInf(float(given)) if _is_number(given) else given
+
+
+def refuse_as_labels(y: object) -> None:
+    """Refuse a perturbation, or a radius, in the place of labels."""
+    if isinstance(y, Ball | Box | Domain) or _is_number(y):
+        raise InvalidInput(
+            f"'y' must be the labels of the rows, or None. Got {y!r}, which says how rows may"
+            f" change. Give it by name, as perturbation={y!r}, or after the labels."
+        )
+
+
+def _is_number(given: object) -> bool:
+    return type(given) is not bool and isinstance(given, int | float | np.integer | np.floating)
 
 
 def asks_radius(perturbation: Ball | Box) -> bool:

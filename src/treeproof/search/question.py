@@ -27,7 +27,7 @@ from treeproof.results.numbers import ColumnFormat, ColumnFormats
 from treeproof.results.results import FloatArray, Results
 from treeproof.results.run_file import header_record
 from treeproof.search.progress import Progress, telling
-from treeproof.search.shown import shown_points
+from treeproof.search.shown import shown_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +320,7 @@ def assemble_results(
             query, found, evidence, asks_radius=is_radius, n_jobs=n_jobs, divisions=divisions
         )
     predicted = np.full(len(query), None, dtype=object)
+    shown: dict[str, Any] = {**shown_columns(query, found.witness, formats)}
     results = dataclasses.replace(
         found,
         label=query.class_labels(query.labels),
@@ -331,28 +332,19 @@ def assemble_results(
         ),
         # A copy: rows that need no rounding may be the caller's own array.
         values=query.rows.copy(),
+        **shown,
         predicted=predicted if query.predicted is None else query.class_labels(query.predicted),
     )
-    results.show_later(partial(_shown, query, found.witness, formats))
     if evidence is not None:
         withdraw_unaccepted(results, query.deployed or query.ensemble)
     return results
 
 
-def _shown(query: Query, witness: FloatArray, formats: Sequence[ColumnFormat] | None) -> FloatArray:
-    """Witnesses in short numbers, where there are any."""
-    shown, has_witness = witness.copy(), np.flatnonzero(~np.isnan(witness).all(axis=1))
-    if has_witness.size:
-        formats = ColumnFormats(query.rows) if formats is None else formats
-        shown[has_witness] = shown_points(query, has_witness, witness[has_witness], formats)
-    return shown
-
-
 def _category_names(query: Query) -> dict[str, list[Any]]:
     return {
-        str(feature): [plain_value(name) for name in query.ensemble.categories.get(feature, ())]
-        for feature in (query.pricing.types.may_become if query.pricing is not None else ())
-        if query.ensemble.categories.get(feature)
+        str(feature): [plain_value(name) for name in names]
+        for feature, names in query.ensemble.categories.items()
+        if names
     }
 
 
@@ -373,8 +365,7 @@ def model_words(query: Query) -> dict[str, Any]:
         "notes": list(provenance.notes),
         "loading": provenance.options,
         "classes": [plain_value(label) for label in ensemble.classes],
-        # Where a witness may change them.
-        **({"categories": _category_names(query)} if query.pricing is not None else {}),
+        **({"categories": named} if (named := _category_names(query)) else {}),
         "n_trees": ensemble.n_trees,
         "n_features": ensemble.n_features,
         "feature_names": list(ensemble.feature_names),

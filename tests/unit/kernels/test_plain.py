@@ -160,7 +160,7 @@ print("over")
 def test_one_core_is_not_shared_for_long(tmp_path: Path) -> None:
     """Where there is one core, plain Python would keep the compiler from ending."""
     program = """
-plain._core_count = lambda: 1
+plain.usable_processors = lambda: 1
 ball_distances.plain_s = 2 * plain.ALONE_S
 ask()
 print("numba" in sys.modules)
@@ -225,7 +225,7 @@ def test_a_slow_call_goes_on_until_machine_code_is_there(
 ) -> None:
     """Where it may keep the compiler from its core, it waits at once."""
     monkeypatch.setattr(plain, "CALL_S", 0.1)
-    monkeypatch.setattr(plain, "_core_count", lambda: n_cores)
+    monkeypatch.setattr(plain, "usable_processors", lambda: n_cores)
     is_over = background.request(None, ()).is_over  # type: ignore[arg-type]
     is_over.clear()
     is_slow = threading.Event()

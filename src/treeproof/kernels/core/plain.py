@@ -26,6 +26,7 @@ from treeproof.errors import InvalidInput
 from treeproof.kernels.core.cache import has_machine_code
 from treeproof.kernels.core.clock import TooSlow, current
 from treeproof.kernels.core.compiler import EntryPoint
+from treeproof.kernels.core.processors import usable_processors
 
 CALL_S = 1.0
 """A call that takes longer as plain Python may be begun again as machine code."""
@@ -109,7 +110,7 @@ def _begin(entry: EntryPoint, *arguments: Any) -> Any:
     """Run a call as plain Python, or, when that takes too long, wait for machine code."""
     written = [array for array in _arrays(arguments) if array.flags.writeable]
     is_small = sum(array.nbytes for array in written) <= MOST_COPIED_BYTES
-    if is_small and (entry.plain_s <= ALONE_S or _core_count() > 1):
+    if is_small and (entry.plain_s <= ALONE_S or usable_processors() > 1):
         before = [(array, array.copy()) for array in written]
         began, worked = time.perf_counter(), time.thread_time()
         limits = [LIMIT_SHARE * each.time_s for each in arguments if hasattr(each, "time_s")]
@@ -149,12 +150,6 @@ def _arrays(arguments: Any) -> Iterator[np.ndarray]:
             yield from _arrays(argument)
 
 
-def _core_count() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 class _Call(NamedTuple):
     """A call that runs as plain Python."""
 
@@ -171,7 +166,7 @@ class _Call(NamedTuple):
 
         # Where there is one core, the compiler needs it.
         task = background.request(self.entry, self.arguments)
-        return _core_count() == 1 or task.is_over.is_set()
+        return usable_processors() == 1 or task.is_over.is_set()
 
 
 _watched_calls: dict[int, _Call] = {}
