@@ -427,10 +427,10 @@ def climb(problem, state, objective, rounds):
     weight = 0.0 if objective.measure.is_max else state.weight[len(state.weight) - 1]
     n_discounts = DISCOUNTS if weight > 0.0 and rounds > 0 else 0
     for step in range(n_discounts + 1):
-        if value >= objective.need:
-            break
         for slot in range(problem.n_slots):
             objective.is_stale[slot] = True
+        if value >= objective.need:
+            break
         is_last = step == n_discounts
         own = 0.0 if is_last else weight * DISCOUNT**step
         value = ascend(problem, state, objective, value, own, np.int64(rounds if is_last else 1))

@@ -98,6 +98,7 @@ def judge_point(judge_of, problem, objective):
     cells, found = judge_of.cells, objective.found
     side = side_of_limit(problem, objective)
     if side == ABOVE and not may_cost_more(objective):
+        objective.live[STEPS] = 0
         return np.int64(HOLDS)
     # Ends: what is taken back is taken back once.
     while True:
@@ -120,7 +121,7 @@ def judge_point(judge_of, problem, objective):
                 cost, _ = cost_of_slots(problem, objective)
                 set_limit(problem, objective, next_limit(measure, found.upper[0]), cost)
             return verdict
-        if not take_back(problem, objective):
+        if not take_back(problem, objective) or side_of_limit(problem, objective) == ABOVE:
             return verdict
 
 
