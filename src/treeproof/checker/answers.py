@@ -11,8 +11,8 @@ import numpy as np
 
 from treeproof.checker import schema
 from treeproof.checker.claims import Claim, Way, read_claim, require, ways_of
+from treeproof.checker.costs import prove_priced
 from treeproof.checker.forest import Forest
-from treeproof.checker.priced_proofs import prove_priced
 from treeproof.checker.prices import Tariff, has_prices, root
 from treeproof.checker.proofs import prove
 from treeproof.checker.questions import Question, same_label
@@ -340,13 +340,13 @@ class RunChecker:
         """Compare the claim's set and goal with the question of the run."""
         question, goal, row = self.question, self.question.goal, case.row
         number = question.class_number(row.label)
-        is_priced = self.tariff is not None
-        versions: tuple[int, ...] = (1, 2)
-        if self.tariff is not None:
-            versions = (4,) if self.tariff.rules else (3,)
-        require(claim.version in versions, "claim: its version is not for this question")
-        for name, numbers in question.reach(row.row, claim.row, number):
-            stated = numbers if is_priced else getattr(claim, name)
+        reach = question.reach(row.row, claim.row, number)
+        is_listed = self.tariff is not None and not self.tariff.rules
+        require(
+            (claim.kept is not None) == is_listed, "claim: it is not about this kind of question"
+        )
+        for name, numbers in reach if self.tariff is None else ():
+            stated = getattr(claim, name)
             same = (stated if isinstance(stated, list) else [stated] * len(numbers)) == numbers
             require(same, f"claim: '{name}' is not that of the question")
         if isinstance(goal, schema.KeepsLabel):

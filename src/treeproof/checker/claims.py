@@ -9,6 +9,7 @@ import base64
 import math
 import struct
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
@@ -22,10 +23,16 @@ from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.links import argmax_labels, sigmoid_float64, smallest_true
 
-VERSIONS = {"E1:": 1, "E2:": 2, "E3:": 3, "E4:": 4}
-"""How the text of each version of the evidence begins."""
+PREFIX = "E1:"
+"""The version of the format, with which the text of evidence begins."""
+SIDES = ("down", "up", "low", "high")
+"""How a claim says that features move."""
 LARGEST_RATIO = 128
 """Bytes of evidence for each byte of its packed form, at most, and 4096 more; no bombs."""
+
+
+Amounts = Mapping[int, int] | Mapping[int, Fraction]
+"""By output, sums in units."""
 
 
 def require(condition: bool, message: str) -> None:
@@ -36,7 +43,10 @@ def require(condition: bool, message: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The set around a row, and what must hold there; one number stands for all features."""
+    """The set around a row, and what must hold there; one number stands for all features.
+
+    `has_sides`: it says how features move, as those about costs and domains do not.
+    """
 
     row: FloatArray
     down: float | list[float]
@@ -48,12 +58,26 @@ class Claim:
     goal: tuple[str, Any]
     proof: bytes
     n_packed: int
-    version: int = 1
+    has_sides: bool = True
     kept: list[Any] | None = None
 
 
-class _Common(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What every claim says, as it is written."""
+Kept = list[list[list[int | str] | int]]
+"""By axis, the atoms that a proof looks at: of a number ranges of cells, of a choice the place of
+the column that is 1, or values."""
+KEPT = msgspec.json.Decoder(Kept)
+"""Made now, in one thread: see the end of schema.py."""
+
+Side = str | list[str]
+
+
+class _Fields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A claim as it is written.
+
+    Of balls and boxes it says how features move. Where changes cost something, or are bound by a
+    domain, that is the question's: then it lists the atoms that the proof looks at, unless rules
+    divide these into parts.
+    """
 
     model: str
     semantics: str
@@ -63,72 +87,43 @@ class _Common(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     keep: int | None = None
     avoid: int | None = None
     within: tuple[str, str] | None = None
+    down: Side | None = None
+    up: Side | None = None
+    low: Side | None = None
+    high: Side | None = None
+    kept: Kept | None = None
 
 
-class _Fields(_Common, forbid_unknown_fields=True, kw_only=True):
-    """A claim about a ball or box."""
-
-    down: str | list[str]
-    up: str | list[str]
-    low: str | list[str]
-    high: str | list[str]
-
-
-Kept = list[list[list[int | str] | int]]
-"""By axis, the atoms that a proof looks at: of a number ranges of cells, of a choice the place of
-the column that is 1, or values."""
-
-
-class _PricedFields(_Common, forbid_unknown_fields=True, kw_only=True):
-    """A claim about costs: prices are those of the question, and atoms that are kept are listed."""
-
-    kept: Kept
-
-
-class _RuledFields(_Common, forbid_unknown_fields=True, kw_only=True):
-    """A claim about costs within rules: its proof lists atoms, part by part."""
-
-
-_FIELDS = {
-    version: msgspec.json.Decoder(fields)
-    for version, fields in ((1, _Fields), (2, _Fields), (3, _PricedFields), (4, _RuledFields))
-}
-KEPT = msgspec.json.Decoder(Kept)
-"""Made now, in one thread: see the end of schema.py."""
+_FIELDS = msgspec.json.Decoder(_Fields)
 
 
 def read_claim(text: str, forest: Forest) -> Claim:
     """Unpack evidence and check that it speaks of this model and its arithmetic."""
-    require(text[:3] in VERSIONS, "evidence: the version is none of E1 to E4")
-    version = VERSIONS[text[:3]]
-    is_priced = version >= 3
+    require(text.startswith(PREFIX), f"evidence: the version is not {PREFIX[:-1]}")
     n = forest.ensemble.n_features
     try:
-        packed = base64.b64decode(text[3:], validate=True)
+        packed = base64.b64decode(text[len(PREFIX) :], validate=True)
         unpacker = zlib.decompressobj()
         payload = unpacker.decompress(packed, LARGEST_RATIO * len(packed) + 4096)
         whole = unpacker.eof and not unpacker.unused_data
         require(whole, "evidence: the text is cut off, continued, or packed too tightly")
         (length,) = struct.unpack_from("<I", payload)
-        most = longest_claim(forest) if is_priced else 4096 + 256 * n
-        require(length <= most, "evidence: the claim is too long for this model")
-        fields: Any = _FIELDS[version].decode(payload[4 : 4 + length])
+        is_short = length <= longest_claim(forest)
+        require(is_short, "evidence: the claim is too long for this model")
+        fields = _FIELDS.decode(payload[4 : 4 + length])
         goals = [(g, getattr(fields, g)) for g in ("keep", "avoid", "within")]
         goals = [(name, value) for name, value in goals if value is not None]
         require(len(goals) == 1, "claim: there must be one property")
         claim = Claim(
             row=np.frombuffer(base64.b64decode(fields.row, validate=True), "<f8"),
-            **{
-                name: 0.0 if is_priced else _numbers(getattr(fields, name), n)
-                for name in ("down", "up", "low", "high")
-            },
+            **{name: _numbers(getattr(fields, name), n) for name in SIDES},
             kind=fields.set,
             radius=float.fromhex(fields.radius),
             goal=goals[0],
             proof=payload[4 + length :],
             n_packed=len(packed),
-            version=version,
-            kept=getattr(fields, "kept", None),
+            has_sides=any(getattr(fields, name) is not None for name in SIDES),
+            kept=fields.kept,
         )
     except (zlib.error, struct.error, ValueError, OverflowError, RecursionError) as error:
         raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
@@ -144,7 +139,9 @@ def longest_claim(forest: Forest) -> int:
     return 4096 + 256 * forest.ensemble.n_features + 64 * len(forest.keys)
 
 
-def _numbers(texts: str | list[str], n: int) -> float | list[float]:
+def _numbers(texts: Side | None, n: int) -> float | list[float]:
+    if texts is None:
+        return 0.0
     if isinstance(texts, str):
         return float.fromhex(texts)
     require(len(texts) == n, "claim: one number per feature")
@@ -239,15 +236,13 @@ def margins(ensemble: Ensemble, totals: list[float]) -> list[float]:
     return scores
 
 
-def check_overflow(
-    forest: Forest, name: str, errors: dict[int, int], peaks: dict[int, int]
-) -> None:
+def check_overflow(forest: Forest, name: str, errors: Amounts, peaks: Amounts) -> None:
     """Reject sums that may overflow: what rounding loses is known of finite ones only."""
     fits = all(peaks[output] + errors[output] < forest.most_units for output in errors)
     require(fits, f"{name}: sums overflow")
 
 
-def floor_of(forest: Forest, way: Way, errors: dict[int, int], peaks: dict[int, int]) -> int:
+def floor_of(forest: Forest, way: Way, errors: Amounts, peaks: Amounts) -> int:
     """Smallest sum, in units, at which a way may happen.
 
     errors, peaks : per output, how far a rounded sum can be from the real one, and how large any
@@ -262,12 +257,12 @@ def floor_of(forest: Forest, way: Way, errors: dict[int, int], peaks: dict[int, 
         need = sum(w * _pair_need(forest, way.winner, j, errors, peaks) for j, w in weighted)
     elif math.isinf(way.cut):
         # Nothing falls to minus infinity: the floor lies above every sum.
-        need = peaks[0] + errors[0] + 1
+        need = math.ceil(peaks[0] + errors[0]) + 1
     else:
         n, d = (way.weights[0] * way.cut).as_integer_ratio()
         need = -(-n * forest.unit.denominator // (d * forest.unit.numerator))
         need = need if error else _on_grid(forest, need)
-    return need - error
+    return math.floor(need - error)
 
 
 def _on_grid(forest: Forest, need: int) -> int:
@@ -275,9 +270,7 @@ def _on_grid(forest: Forest, need: int) -> int:
     return -(-need // forest.grid) * forest.grid
 
 
-def _pair_need(
-    forest: Forest, winner: int, loser: int, errors: dict[int, int], peaks: dict[int, int]
-) -> int:
+def _pair_need(forest: Forest, winner: int, loser: int, errors: Amounts, peaks: Amounts) -> int:
     """Smallest difference of two rounded sums, in units, with which a class may win."""
     aggregation, decision = forest.ensemble.aggregation, forest.ensemble.decision
     require(aggregation.finish != "isolation", "claim: isolation scores have no classes")

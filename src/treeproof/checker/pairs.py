@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.checker.claims import Way, floor_of, require
+from treeproof.checker.claims import Amounts, Way, floor_of, require
 from treeproof.checker.domains import Domain
 from treeproof.checker.forest import Forest
 from treeproof.checker.regions import rounding_errors
@@ -21,6 +21,8 @@ from treeproof.model import evaluate
 from treeproof.model.ensemble import CATEGORICAL, ZERO_BAND, ZERO_IS_MISSING, Ensemble
 
 Range = tuple[int, int]
+EXTRA_BITS = 40
+"""Errors of rounding are counted in parts of a model's step, of which there are 2 to this."""
 WEIGHTS = 256
 """Mixtures of two needs have weights in so many parts."""
 
@@ -623,7 +625,7 @@ class Proof:
 
 def sum_errors(
     forest: Forest, cells: Cells, outputs: set[int], fixed: dict[int, Range]
-) -> tuple[dict[int, int], dict[int, int]]:
+) -> tuple[dict[int, Fraction], dict[int, Fraction]]:
     """How far each rounded sum can be from the real one over a box, and how large sums can become.
 
     In units of the forest, whose trees those of the cells hold; some features are in fixed cells.
@@ -640,28 +642,28 @@ def sum_errors(
     errors, peaks = {}, {}
     owner = np.repeat(np.arange(len(trees.tree_output)), np.diff(trees.root))
     leaves = np.flatnonzero(is_met & (trees.feature < 0))
+    # Of what is counted exactly, ends of errors are rounded up to a part of the model's own step.
+    part = forest.step / 2**EXTRA_BITS
     for output in outputs:
-        start = Fraction(forest.ensemble.aggregation.start[output]) / forest.unit
+        start = Fraction(forest.ensemble.aggregation.start[output])
         lowest = highest = start
-        largest = []
+        largest = [math.ceil(abs(start) / part)]
         for tree in np.flatnonzero(np.isin(trees.tree_output, (-1, output))).tolist():
             own = leaves[owner[leaves] == tree]
             column = output if trees.tree_output[tree] < 0 else 0
             values = [Fraction(v) for v in trees.leaf_value[trees.leaf[own], column].tolist()]
             if not any(values):
                 continue  # adding nothing is exact
-            lowest += min(values) / forest.unit
-            highest += max(values) / forest.unit
-            largest.append(math.ceil(max(-lowest, highest)))
-        table = np.array([largest], dtype=object)
-        exact_up_to = forest.grid << forest.bits
-        peaks[output] = max([*largest, math.ceil(abs(start))])
-        errors[output] = int(rounding_errors(table, exact_up_to, forest.bits)[0]) if largest else 0
+            lowest, highest = lowest + min(values), highest + max(values)
+            largest.append(math.ceil(max(-lowest, highest) / part))
+        table = np.array([largest[1:]], dtype=object)
+        exact_up_to = 1 << EXTRA_BITS + forest.bits
+        peaks[output] = max(largest) * part / forest.unit
+        error = int(rounding_errors(table, exact_up_to, forest.bits)[0]) if table.size else 0
+        errors[output] = error * part / forest.unit
     return errors, peaks
 
 
-def need_of(
-    forest: Forest, way: Way, errors: dict[int, int], peaks: dict[int, int], unit: Fraction
-) -> int:
+def need_of(forest: Forest, way: Way, errors: Amounts, peaks: Amounts, unit: Fraction) -> int:
     """Smallest sum at which a way may happen, rounding included, in a unit, rounded down."""
     return math.floor(floor_of(forest, way, errors, peaks) * forest.unit / unit)

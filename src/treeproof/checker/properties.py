@@ -260,8 +260,8 @@ class Sums(NamedTuple):
     model: Ensemble
     forest: Forest
     weights: Mapping[int, int | Fraction]
-    errors: dict[int, int]
-    peaks: dict[int, int]
+    errors: dict[int, Fraction]
+    peaks: dict[int, Fraction]
 
     @property
     def begins(self) -> Fraction:
@@ -338,7 +338,7 @@ def _reached(
     if error == 0 and (is_plain or not models.partners):
         # Sound: sums that are not rounded are multiples of their model's grid, and so is what they
         # begin with, unless it comes from finishing the one and the other in two ways.
-        step = min(own.forest.unit * own.forest.grid for own in sums)
+        step = min(own.forest.step for own in sums)
         bound = (math.ceil(bound / step) - 1) * step
     reached = (bound + error) * rate + finishing
     magnitude = sum((own.magnitude for own in sums), start=Fraction(0))

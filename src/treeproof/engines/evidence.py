@@ -34,7 +34,7 @@ from treeproof.kernels.exact.proof import RecordLimits, record_batch
 from treeproof.kernels.exact.row import Alternatives
 from treeproof.model import evaluate
 from treeproof.model.ensemble import ZERO_IS_MISSING, Ensemble, FloatArray
-from treeproof.model.sums import grid_exponent
+from treeproof.model.sums import proof_exponent
 from treeproof.prediction import accumulators, in_slices, thread_count
 from treeproof.query.constraints import LABEL_CHANGES, LABEL_IS_TARGET
 from treeproof.query.goals import ScoreChange
@@ -45,14 +45,10 @@ from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import row_records
 from treeproof.results.verdict import UnknownReason, Verdict
 
-PREFIX, SECOND_PREFIX, PRICED_PREFIX, RULED_PREFIX = "E1:", "E2:", "E3:", "E4:"
-"""Versions of the format, without and with cliques and weights, with prices, and with rules; a row
-without evidence says why after `NO_EVIDENCE`."""
+PREFIX = "E1:"
+"""The version of the format; a row without evidence says why after `NO_EVIDENCE`."""
 
 NO_EVIDENCE = "none: "
-EXTRA_BITS = 40
-"""Multipliers may be finer than the model's own numbers by so many bits."""
-
 NODES, CLIQUE_NODES = 1 << 12, 1 << 18
 """Nodes after which another kind of proof is tried; those of cliques are smaller."""
 
@@ -105,9 +101,8 @@ def record_evidence(
         recorder.run(record_by_cliques, CLIQUE_NODES)
         recorder.run(record_batch)
     outcomes.statistics["evidence_seconds"] = recorder.seconds
-    prefixes = np.where(recorder.by_cliques | is_target, SECOND_PREFIX, PREFIX)
     write = _claim_writer(query, claimed, radius)
-    _write_evidence(outcomes, claimed, recorder.status, recorder.records, write, prefixes)
+    _write_evidence(outcomes, claimed, recorder.status, recorder.records, write)
 
 
 def _record_costs(
@@ -155,8 +150,7 @@ def _record_costs(
         kind, end = kinds[int(claimed[row])], float(radius[row])
         return claim_text(f"{head},{properties[row]}", query.rows[row], kind, end, atoms[row])
 
-    prefixes = np.full(n_rows, PRICED_PREFIX if divisions is None else RULED_PREFIX)
-    _write_evidence(outcomes, claimed, status, records, write, prefixes)
+    _write_evidence(outcomes, claimed, status, records, write)
 
 
 def _recorded(
@@ -178,7 +172,7 @@ def _record_limits(query: Query, budget: Budget) -> RecordLimits:
         time_s=float(budget.time_limit_s),
         nodes=int(budget.node_limit),
         memory_bytes=float(budget.memory_limit_mb) * 2.0**20,
-        least_exponent=grid_exponent(query.ensemble) - EXTRA_BITS,
+        least_exponent=proof_exponent(query.ensemble),
     )
 
 
@@ -199,7 +193,6 @@ class _Recorder:
         self._limits = _record_limits(query, budget)
         n_rows = len(query)
         self.status, self.seconds = np.zeros(n_rows, dtype=np.int64), np.zeros(n_rows)
-        self.by_cliques = np.zeros(n_rows, dtype=bool)
         self.records: list[bytes] = [b""] * n_rows
 
     def run(self, kernel: Any, most_nodes: int = 2**62) -> None:
@@ -224,7 +217,6 @@ class _Recorder:
                 begin = end
 
         in_slices(range(0, len(skip), _CHUNK), thread_count(self._n_jobs), record)
-        self.by_cliques[self._is_open] = kernel is record_by_cliques
         self._is_open &= self.status != PROVED
 
 
@@ -246,7 +238,6 @@ def _write_evidence(
     status: NDArray[np.int64],
     records: list[bytes],
     write: Callable[[int], bytes],
-    prefixes: NDArray[np.str_],
 ) -> None:
     """Fill ``outcomes.evidence`` with what was recorded of each row, behind its claim."""
     outcomes.evidence = np.full(len(claimed), None, dtype=object)
@@ -256,7 +247,7 @@ def _write_evidence(
             outcomes.evidence[row] = NO_EVIDENCE + _REASONS[int(status[row])]
         else:
             packed = base64.b64encode(_packed(write(row), records[row])).decode()
-            outcomes.evidence[row] = prefixes[row] + packed
+            outcomes.evidence[row] = PREFIX + packed
 
 
 def _kinds(*, is_box: bool) -> dict[int, str]:

@@ -222,8 +222,7 @@ def test_no_output_may_overflow():
         with pytest.raises(CertificateRejected, match="class: sums overflow"):
             floor_in_box(classes(values=values), [0.0], way(1, 0), {})
     large = classes(values=(1.0, 2.0**1022, 2.0**1023))
-    for exact in (True, False):
-        assert prover_of(large, [0.0], way(1, 0), {}, exact=exact).problem(0, 0).n_prices == 0
+    assert not len(prover_of(large, [0.0], way(1, 0), {}).problem(0, 0).listed.start)
 
 
 def test_errors_count_towards_overflow():

@@ -55,9 +55,12 @@ from treeproof.kernels.exact.proof import (
     closes_rounded,
     new_recorder,
     new_tape,
+    note_box,
     put,
     put_multipliers,
     put_trims,
+    restore_box,
+    rounding_room,
     trim,
     with_bytes,
 )
@@ -150,6 +153,7 @@ def record_priced_problem(problem, state, objective, judge_of, recorder, tape, b
             return TIME_LIMIT, tape
         if n_nodes > 1:
             copy_into(recorder.weight, state.weight)
+        note_box(problem, state, recorder)
         is_open = False
         slot = np.int64(-1)
         cell = np.int64(0)
@@ -186,6 +190,7 @@ def record_priced_problem(problem, state, objective, judge_of, recorder, tape, b
                 put(tape, SPLIT, 1)
                 put(tape, problem.slots[slot, FEATURE], 4)
                 put(tape, problem.cells[cell, HIGH], 4)
+                restore_box(problem, state, recorder)
         if is_open:
             stack, has_room = with_room(stack, budget.memory_bytes)
             if not has_room:
@@ -235,6 +240,7 @@ def record_priced_way(forest, claim, atoms, prices, tape, limits, deadline):
         )
     total, gross = best_sum(leaves)
     room = ROOM * (slack + 2.0**-22 * (gross + abs(base)))
+    room += rounding_room(forest, claim.coefficient, limits.least_exponent)
     floor = claim.need - slack - claim.link_slack - room
     if base + total < floor:
         tape = with_bytes(tape, 1)

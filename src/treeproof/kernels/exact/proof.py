@@ -35,6 +35,7 @@ from treeproof.kernels.exact.judging import (
 from treeproof.kernels.exact.nodes import new_stack, pop, push_part, with_room
 from treeproof.kernels.exact.primal import new_found
 from treeproof.kernels.exact.problem import (
+    BASE,
     FACTOR,
     FEATURE,
     HIGH,
@@ -79,6 +80,7 @@ class Recorder(NamedTuple):
     weight: np.ndarray  # (n_conditions,) float64; named last on the way to the box
     kept: np.ndarray  # (n_segments,) float64; multipliers before rounding
     before: np.ndarray  # (n_slots, 2) int32; box before trimming
+    box: np.ndarray  # (n_slots, 2) int32; as the reader knows it, see `note_box`
     exponent: np.ndarray  # (1,) int64; multipliers are multiples of 2**exponent
     least: int  # smallest exponent that may be used
 
@@ -124,6 +126,7 @@ def new_recorder(problem, n_features, least):
         np.full(problem.n_factors, -1, dtype=np.int64),
         np.ones(len(problem.conditions.weight), dtype=np.float64),
         np.zeros(len(problem.segments), dtype=np.float64),
+        np.zeros((problem.n_slots, 2), dtype=np.int32),
         np.zeros((problem.n_slots, 2), dtype=np.int32),
         np.zeros(1, dtype=np.int64),
         least,
@@ -178,7 +181,10 @@ def round_multipliers(problem, state, recorder, n_bytes):
 
 @inner_kernel
 def put_multipliers(problem, state, recorder, tape, n_bytes):
-    """Append the rounded multipliers of all pairs but for each pair's first segment."""
+    """Append the rounded multipliers of the segments that meet the recorded box.
+
+    Those of a pair's first one in it are left out: `round_multipliers` has made them 0.
+    """
     exponent = recorder.exponent[0]
     tape = with_bytes(tape, 3 + n_bytes * len(state.multiplier))
     put(tape, exponent, 2)
@@ -188,12 +194,29 @@ def put_multipliers(problem, state, recorder, tape, n_bytes):
         condition = recorder.condition[problem.pairs[pair, FACTOR]]
         if condition >= 0 and state.weight[condition] == 0.0:
             continue
+        slot = problem.pairs[pair, SLOT]
+        low, high = recorder.box[slot, LOW], recorder.box[slot, HIGH]
         start = problem.pairs[pair, SEGMENT_START]
-        stop = problem.pairs[pair + 1, SEGMENT_START]
-        # The first segment is 0 by convention; where it lies outside the box, so it is already.
-        for segment in range(start + 1, stop):
-            put(tape, np.int64(ldexp(state.multiplier[segment], -exponent)), n_bytes)
+        for segment in range(start, problem.pairs[pair + 1, SEGMENT_START]):
+            if low < problem.segments[segment, LOW] <= high:
+                put(tape, np.int64(ldexp(state.multiplier[segment], -exponent)), n_bytes)
     return tape
+
+
+@noalloc_kernel
+def note_box(problem, state, recorder):
+    """Note the box of a node as its reader knows it: what costs too much is still in it."""
+    for slot in range(problem.n_slots):
+        recorder.box[slot, LOW] = state.box[slot, LOW]
+        recorder.box[slot, HIGH] = state.box[slot, HIGH]
+
+
+@noalloc_kernel
+def restore_box(problem, state, recorder):
+    """Make the state's box the one that the reader knows."""
+    for slot in range(problem.n_slots):
+        state.box[slot, LOW] = recorder.box[slot, LOW]
+        state.box[slot, HIGH] = recorder.box[slot, HIGH]
 
 
 @noalloc_kernel
@@ -329,6 +352,7 @@ def put_trims(problem, state, recorder, tape, n_trimmed):
         put(tape, problem.slots[slot, FEATURE], 4)
         put(tape, first_left, 4)
         put(tape, cells[high, HIGH] if low <= high else first_left - 1, 4)
+        recorder.box[slot, LOW], recorder.box[slot, HIGH] = low, high
     return tape
 
 
@@ -394,6 +418,7 @@ def record_problem(problem, state, recorder, judge_of, tape, floor, budget):
             return TIME_LIMIT, tape
         is_open = False
         copy_into(recorder.weight, state.weight)
+        note_box(problem, state, recorder)
         n_bytes = close_box(problem, state, recorder, floor)
         tape = put_weights(state, recorder, tape)
         if n_bytes > 0:
@@ -442,8 +467,17 @@ class RecordLimits(NamedTuple):
     least_exponent: int
 
 
+@noalloc_kernel
+def rounding_room(forest, coefficient, least_exponent):
+    """What rounding gains up to multiples of the proofs' unit may add to a sum of outputs."""
+    total = 0.0
+    for weight in coefficient:
+        total += abs(weight)
+    return 2.0 * total * (len(forest.trees.tree_output) + 8) * ldexp(1.0, least_exponent)
+
+
 @inner_kernel
-def restricted(forest, alternatives, number, row, box):
+def restricted(forest, alternatives, number, row, box, least_exponent):
     """Leaves of an alternative in a box, their base and floor, and whether eq. 6 excludes it.
 
     alternatives  Alternatives of row.py, of plain outputs
@@ -460,6 +494,7 @@ def restricted(forest, alternatives, number, row, box):
     )  # fmt: skip
     total, gross = best_sum(leaves)
     room = ROOM * (slack + 2.0**-22 * (gross + abs(base)))
+    room += rounding_room(forest, coefficient, least_exponent)
     floor = alternatives.need[number] - slack - alternatives.link_slack[number] - room
     return leaves, base, floor, base + total < floor
 
@@ -469,7 +504,9 @@ def record_alternative(judge_of, alternatives, number, tape, limits, deadline):
     """Record the proof that an alternative happens nowhere in a box; see `record_problem`."""
     forest, claim, box = judge_of.forest, judge_of.claim, judge_of.box
     row = judge_of.region.row
-    leaves, base, floor, is_plain = restricted(forest, alternatives, number, row, box)
+    leaves, base, floor, is_plain = restricted(
+        forest, alternatives, number, row, box, limits.least_exponent
+    )
     if is_plain:
         tape = with_bytes(tape, 1)
         put(tape, PLAIN, 1)
@@ -477,6 +514,10 @@ def record_alternative(judge_of, alternatives, number, tape, limits, deadline):
     problem = build_problem(base, leaves, box)
     if len(claim.conditions.need) > 1:
         problem = with_conditions(problem, forest, claim, leaves, box, ROOM)
+        for condition in range(len(claim.conditions.need)):
+            coefficient = claim.conditions.coefficient[condition]
+            room = rounding_room(forest, coefficient, limits.least_exponent)
+            problem.conditions.terms[condition, BASE] += room
         weigh(problem, problem.conditions.weight)
         floor = 0.0
     recorder = new_recorder(problem, len(row), limits.least_exponent)
