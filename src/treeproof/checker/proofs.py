@@ -100,11 +100,17 @@ def prover_of(forest: Forest, claims: list[Claim], ways: list[list[Way]], boxes:
 
 
 class Prover:
-    """Follows the proofs of rows, each for all its ways."""
+    """Follows the proofs of rows, each for all its ways.
+
+    What leaves add is the forest's, or that of what stands for one, as pairs of leaves do: `up` and
+    `down`, by leaf and column, `output` of each tree, `n_outputs`, and the `exponent` of the unit.
+    """
+
+    most_weight = MOST_WEIGHT
 
     def __init__(
         self,
-        forest: Forest,
+        forest: Any,
         regions: Regions,
         records: list[Record],
         ways: list[list[Way]],
@@ -232,11 +238,15 @@ class Prover:
         way = self.ways[row][first]
         require(len(way.losers) > 1, f"{place}: weights of one condition")
         weights = reader.take(f"{len(way.losers)}B")
-        require(0 < max(weights) <= MOST_WEIGHT, f"{place}: no such weights")
+        require(0 < max(weights) <= self.most_weight, f"{place}: no such weights")
         known = self.weighted.setdefault((row, first, weights), len(self.ways[row]))
         if known == len(self.ways[row]):
-            self.ways[row].append(with_weights(way, weights))
+            self.ways[row].append(self.mixed(way, weights))
         return known
+
+    def mixed(self, way: Way, weights: tuple[int, ...]) -> Way:
+        """The same way with other weights of its losers."""
+        return with_weights(way, weights)
 
     def check(self, nodes: list[Node]) -> list[str]:
         """Why each node does not hold; empty where it does."""

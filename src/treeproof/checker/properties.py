@@ -16,10 +16,10 @@ from treeproof.checker.claims import Way, check_overflow, happens, margins, requ
 from treeproof.checker.domains import Asked, Domain, read_domain
 from treeproof.checker.forest import Forest
 from treeproof.checker.pairs import (
-    Bounder,
     Cells,
+    PairProver,
+    PairSpace,
     PairTrees,
-    Proof,
     Weights,
     known_codes,
     need_of,
@@ -316,9 +316,11 @@ def _reached(
     trees = PairTrees(cells, part.changed, part.relation, is_difference=is_difference)
     weights, rate = _weights(models, part, is_difference=is_difference)
     require(abs(statement.exponent) < LARGEST_EXPONENT, "proof: the unit is out of range")
-    unit = Fraction(2) ** statement.exponent
-    bounder = Bounder(trees, models.joint, weights, unit, has_all_trees=statement.whole)
-    proof = Proof(bounder, base64.b64decode(statement.proof, validate=True), statement.exponent)
+    space = PairSpace(
+        trees, models.joint, weights, statement.exponent,
+        has_two_needs=part.ways is not None, has_all_trees=statement.whole,
+    )  # fmt: skip
+    data = base64.b64decode(statement.proof, validate=True)
     sums = []
     for side, model in enumerate((models.first, models.second)):
         fixed = {models.switch: (side, side)} if models.partners else {}
@@ -327,12 +329,13 @@ def _reached(
         check_overflow(forest, "proof", errors, peaks)
         sums.append(Sums(model, forest, own, errors, peaks))
     if part.ways is not None:
-        _follow_needs(models, trees, sums, part.ways, proof)
+        _follow_needs(models, space, sums, part.ways, data)
         return Fraction(0), Fraction(0)
     bound = Fraction(float.fromhex(statement.bound))
     constant, finishing = _finishing(sums, part, rate) if is_difference else (Fraction(0),) * 2
     begin = sums[0].begins + sums[1].begins + constant
-    proof.follow((math.floor((bound - begin) / bounder.unit), 0))
+    prover = PairProver(space, data, [math.floor((bound - begin) / space.unit)])
+    prover.follow()
     error = sums[0].error + sums[1].error
     is_plain = all(own.model.aggregation.finish == "none" for own in sums)
     if error == 0 and (is_plain or not models.partners):
@@ -344,7 +347,7 @@ def _reached(
     magnitude = sum((own.magnitude for own in sums), start=Fraction(0))
     finished = sum((own.finished for own in sums), start=Fraction(0))
     room = 4 * error * rate + 4 * finishing + finished + CLOSE * magnitude * rate
-    if not proof.n_worthless:
+    if not prover.n_worthless:
         return reached, room
     # Sound: adding, rounding and finishing are monotone, so that where no tree adds more to the one
     # sum than to the other, no score is above the other one.
@@ -354,10 +357,10 @@ def _reached(
 
 
 def _follow_needs(
-    models: PairModels, trees: PairTrees, sums: list[Sums], ways: tuple[Way, Way], proof: Proof
+    models: PairModels, space: PairSpace, sums: list[Sums], ways: tuple[Way, Way], data: bytes
 ) -> None:
     """Follow a proof that no pair happens in two ways at once."""
-    unit = proof.bounder.unit
+    unit = space.unit
     floors = [
         need_of(own.forest, way, own.errors, own.peaks, unit) - math.ceil(own.begins / unit)
         for own, way in zip(sums, ways, strict=True)
@@ -365,14 +368,14 @@ def _follow_needs(
     winning = [_winning(own.forest, way) for own, way in zip(sums, ways, strict=True)]
 
     def check_point(low: NDArray[np.int64], high: NDArray[np.int64]) -> None:
-        totals = models.sums(trees.only_pair(low, high)[:, : models.first.n_features])
+        totals = models.sums(space.trees.only_pair(low, high)[:, : models.first.n_features])
         is_met = all(
             happens(own.forest, way, total[0].tolist())
             for own, way, total in zip(sums, winning, totals, strict=True)
         )
         require(not is_met, "proof: the only pair of leaves of a box meets both needs")
 
-    proof.follow((floors[0], floors[1]), check_point)
+    PairProver(space, data, floors, check_point).follow()
 
 
 def _weights(models: PairModels, part: Part, *, is_difference: bool) -> tuple[Weights, Fraction]:

@@ -54,13 +54,10 @@ class Regions:
         pair, self.entry_pair = np.unique(factor * n_axes + self.entry_axis, return_inverse=True)
         pair_factor, self.pair_axis = np.divmod(pair, n_axes)
         self.factor_pairs = np.searchsorted(pair_factor, np.arange(len(self.factor) + 1))
-        ends = [side[factor_row[pair_factor], self.pair_axis] for side in boxes]
-        inner = high < ends[1][self.entry_pair]
-        starts = [
-            np.arange(len(pair)) * n_atoms + ends[0],
-            self.entry_pair * n_atoms + low,
-            (self.entry_pair * n_atoms + high + 1)[inner],
-        ]
+        ends = boxes.low[factor_row[pair_factor], self.pair_axis]
+        # Where a range ends another one begins, or a segment beyond it counts with it: any
+        # multipliers give a bound, and so does the largest of more of them.
+        starts = [np.arange(len(pair)) * n_atoms + ends, self.entry_pair * n_atoms + low]
         segment = np.sort(np.concatenate(starts))
         segment = segment[begins(segment)]
         segment_pair, self.segment_start = np.divmod(segment, n_atoms)

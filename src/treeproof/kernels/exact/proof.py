@@ -82,6 +82,7 @@ class Recorder(NamedTuple):
     before: np.ndarray  # (n_slots, 2) int32; box before trimming
     box: np.ndarray  # (n_slots, 2) int32; as the reader knows it, see `note_box`
     exponent: np.ndarray  # (1,) int64; multipliers are multiples of 2**exponent
+    scale: np.ndarray  # (1,) int64; the reader's multipliers are larger, times 2**scale
     least: int  # smallest exponent that may be used
 
 
@@ -128,6 +129,7 @@ def new_recorder(problem, n_features, least):
         np.zeros(len(problem.segments), dtype=np.float64),
         np.zeros((problem.n_slots, 2), dtype=np.int32),
         np.zeros((problem.n_slots, 2), dtype=np.int32),
+        np.zeros(1, dtype=np.int64),
         np.zeros(1, dtype=np.int64),
         least,
     )
@@ -187,7 +189,7 @@ def put_multipliers(problem, state, recorder, tape, n_bytes):
     """
     exponent = recorder.exponent[0]
     tape = with_bytes(tape, 3 + n_bytes * len(state.multiplier))
-    put(tape, exponent, 2)
+    put(tape, exponent + recorder.scale[0], 2)
     put(tape, n_bytes, 1)
     for index in range(problem.n_pairs):
         pair = recorder.order[index]
