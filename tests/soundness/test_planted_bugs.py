@@ -165,7 +165,7 @@ BUGS = [
     ),
     Bug(
         "nothing at the witness's own distance is searched",
-        "(target.is_beyond[high] or not is_open)",
+        "(atoms[high, DOUBT] != 0 or not is_open)",
         "True",
     ),
     Bug(
@@ -197,8 +197,8 @@ BUGS = [
     ),
     Bug(
         "only the last condition has a base",
-        "problem.terms[BASE] += weight[number] * table.terms[number, BASE]",
-        "problem.terms[BASE] = weight[number] * table.terms[number, BASE]",
+        "terms[BASE] += weight[number] * table.terms[number, BASE]",
+        "terms[BASE] = weight[number] * table.terms[number, BASE]",
     ),
     Bug(
         "parts right of a cut lack their first cell",

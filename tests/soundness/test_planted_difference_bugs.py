@@ -48,7 +48,7 @@ BUGS = [
     ),
     Bug(
         "other classes are not looked at",
-        "        is_partial = judge.aim.mode == LABELS and not judge.has_all_trees",
+        "        is_partial = judge.aim.mode == LABELS and not judge.forest.has_all_trees",
         "        is_partial = False",
     ),
     Bug(

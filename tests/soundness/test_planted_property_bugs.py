@@ -47,9 +47,9 @@ N_CASES = 60
 BUGS = [
     Bug(
         "a tree that does not cancel is forgotten",
-        "        if not is_same and (trees.feature[one] >= 0 or trees.feature[other] >= 0):",
+        "        if not is_same and is_open:",
         "        is_same = is_same or (copies.is_difference and one == other)\n"
-        "        if not is_same and (trees.feature[one] >= 0 or trees.feature[other] >= 0):",
+        "        if not is_same and is_open:",
     ),
     Bug(
         "the first row counts with the wrong sign",

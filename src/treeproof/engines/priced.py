@@ -18,8 +18,9 @@ def priced_batch(
     query: Query, pricing: Pricing, skip: NDArray[np.bool_], part: slice, *, asks_radius: bool
 ) -> PricedBatch:
     """A slice of the rows, with the prices of their atoms, as kernels take them."""
-    prices, limit = pricing.prices(part), pricing.limit
-    largest = math.inf if asks_radius or limit is None else round_up(limit)
+    prices = pricing.prices(part)
+    largest = math.inf if asks_radius else _limit_up(pricing)
+    sums = [other for other in pricing.others if other.total == "sum" and other.limit is not None]
     return PricedBatch(
         atoms=atoms_of(pricing.axes),
         groups=query.group[part].copy(),
@@ -32,8 +33,17 @@ def priced_batch(
         skip=skip[part].copy(),
         is_max=pricing.total == "max",
         limit=np.full(len(prices.rows), largest),
-        is_limit_exact=math.isinf(largest) or Fraction(largest) == limit,
+        is_limit_exact=math.isinf(largest) or Fraction(largest) == pricing.limit,
+        other=np.stack([other.prices(part).cost for other in sums], axis=1)
+        if sums
+        else np.zeros((len(prices.rows), 0, prices.cost.shape[1])),
+        other_limit=np.array([_limit_up(other) for other in sums]),
     )
+
+
+def _limit_up(pricing: Pricing) -> float:
+    """The smallest double that is not below a limit; infinite without one."""
+    return math.inf if pricing.limit is None else round_up(pricing.limit)
 
 
 def settle_costs(pricing: Pricing, results: Results, confirmed: NDArray[np.bool_]) -> None:

@@ -50,5 +50,10 @@ def require_support(engine: Engine, query: Query) -> None:
             f"The engine '{engine.name}' answers for plain LInf balls and boxes. Got a question"
             " with costs, relative units or a domain. Use 'exact' or 'milp'."
         )
+    elif query.pricing is not None and query.pricing.others and engine.name == "milp":
+        sentence = (
+            "The engine 'milp' answers for one limit. Got a question with several limits, as All"
+            " has. Use 'exact'."
+        )
     if sentence is not None:
         raise UnsupportedQuery(sentence)

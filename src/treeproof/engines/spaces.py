@@ -104,7 +104,6 @@ def space_of(
     return Space(
         nodes=nodes,
         runs=table,
-        nothing=np.zeros(0, dtype=np.int32),
         max_depth=_max_depth(ensemble),
         most_parts=2 * int(size.max(initial=0)) + 2,
         cut_start=cuts.start,

@@ -1,4 +1,4 @@
-"""`LInf`, `L1`, `L2`, `L0`, `Cost` and `Box`: how a row may change."""
+"""`LInf`, `L1`, `L2`, `L0`, `Cost`, `All` and `Box`: how a row may change."""
 
 from __future__ import annotations
 
@@ -243,7 +243,64 @@ class Box:
     domain: Domain | None = None
 
 
-Ball = LInf | L1 | L2 | L0 | Cost
+Part = LInf | L1 | L2 | L0 | Cost
+"""Perturbations with one limit."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class All:
+    """Changes that are within several limits at once.
+
+    ``All(L0(3), LInf(0.1))`` allows at most three features to change, each by at most 0.1. At most
+    one part may be without a limit: that one is what is asked for, such as the fewest features in
+    ``All(L0(), LInf(0.1))``.
+
+    Parameters
+    ----------
+    *parts : LInf, L1, L2, L0 or Cost
+        What changes must lie in, each with units, directions, bounds and frozen features of its
+        own. A domain holds for all parts, whichever names it.
+    """
+
+    parts: tuple[Part, ...]
+
+    def __init__(self, *parts: Part) -> None:
+        """Refuse what is no ball, limits of each row's own, and several parts without a limit."""
+        for part in parts:
+            if not isinstance(part, Part):
+                raise InvalidInput(f"'All' takes LInf, L1, L2, L0 and Cost. Got {part!r}.")
+            if isinstance(part.eps, PerRow):
+                raise InvalidInput(
+                    f"A part of 'All' must have one limit for all rows, or none. Got {part!r}."
+                )
+        open_parts = [part for part in parts if part.eps is None]
+        if not parts or len(open_parts) > 1:
+            raise InvalidInput(
+                "'All' must have parts, at most one of them without a limit."
+                f" Got {listed([repr(part) for part in open_parts]) or 'none'}."
+            )
+        domains = [part.domain for part in parts if part.domain is not None]
+        if any(domain != domains[0] for domain in domains):
+            raise InvalidInput("The parts of 'All' must have the same domain. Got several.")
+        domain = domains[0] if domains else None
+        # What is asked for comes first; otherwise what adds up, which others only bound.
+        rank = [(part.eps is not None, isinstance(part, LInf)) for part in parts]
+        order = sorted(range(len(parts)), key=rank.__getitem__)
+        whole = tuple(replace(parts[place], domain=domain) for place in order)
+        object.__setattr__(self, "parts", whole)
+
+    @property
+    def eps(self) -> Limit:
+        """The limit of the part that costs are told of, which is the first."""
+        return self.parts[0].eps
+
+    @property
+    def domain(self) -> Domain | None:
+        """Which rows there can be."""
+        return self.parts[0].domain
+
+
+Ball = Part | All
 """Perturbations with a radius or budget, or without where it is what is asked for."""
 
 AnyBall = TypeVar("AnyBall", bound=Ball)
@@ -251,6 +308,8 @@ AnyBall = TypeVar("AnyBall", bound=Ball)
 
 def with_limit(ball: AnyBall, limit: Limit) -> AnyBall:
     """Return the same ball with another radius or budget."""
+    if isinstance(ball, All):
+        return All(with_limit(ball.parts[0], limit), *ball.parts[1:])  # type: ignore[return-value]
     changed: Any = {"budget" if isinstance(ball, Cost) else "eps": limit}
     return replace(ball, **changed)
 
@@ -259,7 +318,7 @@ def require_perturbation(value: object) -> None:
     """Refuse what says nothing about how rows may change."""
     if not isinstance(value, Ball | Box):
         raise InvalidInput(
-            f"'perturbation' must be an LInf, L1, L2, L0, Cost or Box. Got {value!r}."
+            f"'perturbation' must be an LInf, L1, L2, L0, Cost, All or Box. Got {value!r}."
         )
 
 
@@ -346,6 +405,12 @@ class Reach:
         high = np.minimum(move_rounded_down(rows, radius, self.up, +1), self.high)
         return np.minimum(low, rows), np.maximum(high, rows)
 
+    def within(self, other: Reach) -> Reach:
+        """The same rates and radius, in the directions and bounds that another reach allows."""
+        down = np.where(other.down > 0.0, self.down, 0.0)
+        up = np.where(other.up > 0.0, self.up, 0.0)
+        return replace(self, down=down, up=up, low=other.low, high=other.high)
+
     def take(self, selection: Any) -> Reach:
         """Return the reach of a selection of rows."""
         return replace(self, low=self.low[selection], high=self.high[selection])
@@ -368,6 +433,8 @@ Perturbation = TypeVar("Perturbation", bound=Ball | Box)
 
 def in_order(perturbation: Perturbation, names: Sequence[str], n_features: int) -> Perturbation:
     """Return the same perturbation with numbers in the order of a model's features, not names."""
+    if isinstance(perturbation, All):
+        return All(*(in_order(part, names, n_features) for part in perturbation.parts))  # type: ignore[return-value]
     what, given = type(perturbation).__name__, {}
     for part in fields(perturbation):
         value = getattr(perturbation, part.name)
@@ -429,13 +496,16 @@ def resolve(perturbation: Ball | Box, rows: FloatArray, names: Sequence[str] = (
     """
     if isinstance(perturbation, Box):
         return _box_reach(in_order(perturbation, names, rows.shape[1]), rows)
-    return _ball_reach(in_order(perturbation, names, rows.shape[1]), rows, names)
+    ball = in_order(perturbation, names, rows.shape[1])
+    if isinstance(ball, All):
+        return _common_reach([_ball_reach(part, rows, names) for part in ball.parts])
+    return _ball_reach(ball, rows, names)
 
 
 _LEAST = float(np.nextafter(0.0, 1.0))
 
 
-def _ball_reach(ball: Ball, rows: FloatArray, names: Sequence[str]) -> Reach:
+def _ball_reach(ball: Part, rows: FloatArray, names: Sequence[str]) -> Reach:
     n_features, what = rows.shape[1], type(ball).__name__
     if isinstance(ball, Cost):
         weights = (_per_feature(what, name, getattr(ball, name), n_features) for name in _WEIGHTS)
@@ -482,10 +552,22 @@ def _ball_reach(ball: Ball, rows: FloatArray, names: Sequence[str]) -> Reach:
     return Reach(down=down, up=up, low=low, high=high, radius=radius, is_ball=True)
 
 
+def _common_reach(reaches: list[Reach]) -> Reach:
+    """The first of some reaches, in the directions and bounds that all of them allow."""
+    one, *others = reaches
+    for other in others:
+        low, high = np.maximum(one.low[:1], other.low[:1]), np.minimum(one.high[:1], other.high[:1])
+        if np.any(low > high):
+            raise InvalidInput("'low' of a part of 'All' must not exceed 'high' of another one.")
+        low, high = (np.broadcast_to(side, one.low.shape) for side in (low, high))
+        one = one.within(replace(other, low=low, high=high))
+    return one
+
+
 _WEIGHTS = ("fixed", "down", "up")
 
 
-def tariff_of(perturbation: Ball | Box, reach: Reach, names: Sequence[str]) -> Tariff:
+def tariff_of(perturbation: Part | Box, reach: Reach, names: Sequence[str]) -> Tariff:
     """What moving each feature costs, in numbers; the reach is that of the perturbation."""
     n_features = len(reach.down)
     nothing, one = np.zeros(n_features), np.ones(n_features)

@@ -163,6 +163,8 @@ class Pricing:
         is not; it otherwise stays allowed, within bounds or not.
     is_box : bool
         There is no cost: what lies within bounds is free, and the row itself need not be allowed.
+    others : tuple of Pricing
+        Other costs of the same atoms, each with a budget that changes must keep to as well.
     """
 
     ensemble: Ensemble
@@ -181,6 +183,7 @@ class Pricing:
     listed: dict[int, dict[tuple[int, int], float]]
     stays: Bools
     leaves: Bools
+    others: tuple[Pricing, ...] = ()
 
     def words(self, said: Mapping[str, Any]) -> dict[str, Any]:
         """Domain and cost table as plain data, where a description of the perturbation has them.
@@ -208,6 +211,7 @@ class Pricing:
             high=self.high[selection],
             stays=self.stays[selection],
             leaves=self.leaves[selection],
+            others=tuple(other.take(selection) for other in self.others),
         )
 
     @property
@@ -252,6 +256,8 @@ class Pricing:
             is_exact[row, place], is_open[row, place] = True, False
             column = np.array([axis.columns[0] for axis in axes.axes])
             value[row, place] = part.rows[row, column[kept]]
+        for other in part.others:
+            cost[other.exceeds(other.prices())] = np.inf
         return Prices(
             axes=axes,
             rows=part.rows,
@@ -261,6 +267,16 @@ class Pricing:
             value=value,
             home=home,
         )
+
+    def exceeds(self, prices: Prices) -> Bools:
+        """Which atoms surely cost more than the budget by themselves."""
+        if self.limit is None:
+            return np.zeros_like(prices.is_open)
+        limit = round_up(self.limit)
+        is_over: Bools = prices.cost > limit
+        if Fraction(limit) == self.limit:
+            is_over |= (prices.cost == limit) & prices.is_beyond
+        return is_over
 
     def _price_missing(self, part: Pricing, cost: FloatArray, is_exact: Bools) -> None:
         """Fill in the prices of missing numbers."""
@@ -332,6 +348,10 @@ class Pricing:
         for relation in self.types.rules:
             if not relation.holds(point):
                 return f"the rule {relation.text!r} must hold"
+        for other in self.others:
+            rule = other.broken_rule(row, point)
+            if rule is not None:
+                return rule
         exact = self.exact_cost(row, point)
         if exact is None:
             return "the change must have a price, and it is forbidden"

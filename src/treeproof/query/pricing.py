@@ -1,6 +1,7 @@
 """From a perturbation and a domain to the `Pricing` of a question."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,18 @@ from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.query.axes import NUMERIC, Axes, axes_of
 from treeproof.query.domain import codes_of, column_types
 from treeproof.query.names import feature_number
-from treeproof.query.perturbations import L2, Ball, Box, Cost, LInf, Reach, tariff_of
+from treeproof.query.perturbations import (
+    L2,
+    All,
+    Ball,
+    Box,
+    Cost,
+    LInf,
+    Part,
+    Reach,
+    resolve,
+    tariff_of,
+)
 from treeproof.query.prices import Pricing, choice_table
 
 
@@ -19,6 +31,19 @@ def pricing_of(
     perturbation: Ball | Box, ensemble: Ensemble, rows: FloatArray, reach: Reach
 ) -> Pricing:
     """Return what changes of rows cost, and which are allowed."""
+    if isinstance(perturbation, All):
+        owns = [resolve(part, rows, ensemble.feature_names) for part in perturbation.parts]
+        first, *others = (
+            _pricing_of(part, ensemble, rows, own.within(reach))
+            for part, own in zip(perturbation.parts, owns, strict=True)
+        )
+        return replace(first, others=tuple(others))
+    return _pricing_of(perturbation, ensemble, rows, reach)
+
+
+def _pricing_of(
+    perturbation: Part | Box, ensemble: Ensemble, rows: FloatArray, reach: Reach
+) -> Pricing:
     types = column_types(perturbation.domain, ensemble)
     axes = axes_of(ensemble, types, rows)
     tariff = tariff_of(perturbation, reach, ensemble.feature_names)

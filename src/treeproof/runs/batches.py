@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from treeproof.data.sources import Rows, Source
 from treeproof.errors import InvalidInput, TreeproofError
 from treeproof.prediction import Model
-from treeproof.query.perturbations import Box
+from treeproof.query.perturbations import All, Box
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason
 from treeproof.runs.run_log import Answered, about, row_keys
@@ -46,7 +46,8 @@ def _says_which_rows(question: Question) -> bool:
     asked = question.perturbation
     if isinstance(asked, Box):
         return asked.domain is not None
-    sides = (asked.low, asked.high)
+    parts = asked.parts if isinstance(asked, All) else (asked,)
+    sides = [side for part in parts for side in (part.low, part.high)]
     has_bounds = not all(isinstance(side, float) and math.isinf(side) for side in sides)
     return has_bounds or asked.domain is not None
 

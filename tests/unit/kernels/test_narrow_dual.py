@@ -34,7 +34,7 @@ refresh_narrow, marginals_narrow = map(called, (refresh_narrow, marginals_narrow
 def entered(seed, size=1.0):
     """A problem, and two states in a part box with any multipliers: a plain and a narrow one."""
     problem, _, _, _, rng = problem_of(seed)
-    plain, state, narrow = new_state(problem), new_state(problem), new_narrow(problem)
+    plain, state, narrow = new_state(problem), new_state(problem), new_narrow(problem, True)
     random_sub_box(problem, plain, rng)
     plain.multiplier[:] = size * rng.choice([-1.0, -0.3, 0.0, 0.1, 0.7], len(plain.multiplier))
     state.box[:], state.multiplier[:] = plain.box, plain.multiplier

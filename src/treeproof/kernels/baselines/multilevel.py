@@ -9,10 +9,10 @@ from treeproof.kernels.baselines.parts import Search, keep_order
 from treeproof.kernels.baselines.paths import prove_by_paths, prove_nothing
 from treeproof.kernels.baselines.questions import Question, Radii, radii_of_row, set_cells
 from treeproof.kernels.baselines.sharing import arrange_by_sharing
-from treeproof.kernels.core.cells import CellBox, all_kept
+from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
-from treeproof.kernels.core.leaves import LeafBuffer, no_purse, restrict_trees
+from treeproof.kernels.core.leaves import LeafBuffer, restrict_trees
 from treeproof.kernels.core.status import PROVED, UNDECIDED
 
 _KEEP = 0.45
@@ -153,9 +153,9 @@ def _restrict_row(question, row, room, walk):
     """Walk the trees of a row's group down to the leaves that meet the box; False without room."""
     rows, forest = question.rows, question.forest
     mask = question.claims.group_mask[rows.group[row]]
-    kept = all_kept(forest.space, CellBox(walk.low_cell, walk.high_cell))
+    box = CellBox(walk.low_cell, walk.high_cell)
     return len(forest.trees.tree_output) == restrict_trees(
-        forest, rows.values[row], kept, mask, no_purse(forest.space), np.int64(0), room
+        forest, rows.values[row], box, None, mask, None, np.int64(0), room
     )
 
 

@@ -45,7 +45,7 @@ class CellBox(NamedTuple):
 class Kept(NamedTuple):
     """The atoms that a row can afford, numbered anew within their axes: their places.
 
-    Where all atoms are kept, a place is an atom, and all arrays but the box are empty.
+    Where all atoms are kept there is None in its place, and a place is an atom.
     """
 
     atom_start: np.ndarray  # (n_axes + 1,) int64; atoms of each axis, numbered through
@@ -72,7 +72,6 @@ class Space(NamedTuple):
     nodes: np.ndarray  # (n_nodes, 4) uint32
     # LOW, HIGH: atoms that go left, apart and in order; before those of a node how many they are
     runs: np.ndarray  # (n, 2) int32
-    nothing: np.ndarray  # (0,) int32; instead of ranks where all atoms are kept
     max_depth: int  # longest path, for stack sizes
     most_parts: int  # most parts into which a node divides an axis
     # Of numbers, by features
@@ -126,26 +125,18 @@ class Region(NamedTuple):
     takes_any: bool  # any violation will do; otherwise the nearest is wanted
 
 
-@inner_kernel
-def all_kept(space, box):
-    """All atoms of a box, without costs."""
-    integers, numbers, flags = space.nothing, space.cut[:0], space.categorical[:0]
-    starts = space.cut_start[:0]
-    return Kept(starts, integers, integers, numbers, integers, numbers, integers, flags, box, 0.0)
-
-
 @noalloc_kernel
 def part_by_runs(space, node, rank, before, first, last):
     """As `part_of`, for a node with BY_RUNS, among places where only some atoms are kept.
 
-    rank    int32 (n + 1,)  kept atoms before each atom of the axis; empty where all are kept
+    rank    int32 (n + 1,)  kept atoms before each atom of the axis; None where all are kept
     before  int32           kept atoms before the axis
     """
     number = np.int64(space.nodes[node, CUT])
     end = first - 1
     for run in range(number + 1, number + 1 + space.runs[number, LOW]):
         begin, stop = np.int64(space.runs[run, LOW]), np.int64(space.runs[run, HIGH])
-        if len(rank) > 0:
+        if rank is not None:
             begin, stop = np.int64(rank[begin] - before), np.int64(rank[stop + 1] - before - 1)
         if stop < first or stop < begin:
             continue
@@ -163,7 +154,7 @@ def part_of(space, node, first, last):
     first, last  int64  atoms of the axis that the node tests
     """
     if space.nodes[node, FLAGS] & BY_RUNS:
-        return part_by_runs(space, node, space.nothing, np.int32(0), first, last)
+        return part_by_runs(space, node, None, np.int32(0), first, last)
     cut = np.int64(space.nodes[node, CUT])
     goes_left = first <= cut
     return goes_left, min(cut, last) if goes_left else last

@@ -16,7 +16,6 @@ from treeproof.kernels.core.cells import (
     NOTHING,
     TESTED,
     CellBox,
-    all_kept,
     kept_part_of,
     part_of,
 )
@@ -126,22 +125,15 @@ def range_cost(kept, axis, low, high):
 class Purse(NamedTuple):
     """What points may cost, and what the branch at hand costs at least."""
 
-    limit: float  # infinite: nothing costs anything
+    limit: float  # infinite where costs are no sums
     shrink: float  # by which costs of branches are shrunk
     spent: np.ndarray  # (longest path + 1,) float64; by the length of the path so far
 
 
 @inner_kernel
-def no_purse(space):
-    """Where nothing costs anything."""
-    return Purse(np.inf, 1.0, space.cut[:0])
-
-
-@inner_kernel
 def restrict(forest, row, box, coefficient):
-    """`Leaves` of a box of atoms; see `restrict_to`."""
-    space = forest.space
-    return leaves_of(forest, row, all_kept(space, box), coefficient, no_purse(space))
+    """`Leaves` of a box of atoms."""
+    return leaves_of(forest, row, box, None, coefficient, None)
 
 
 @inner_kernel
@@ -156,27 +148,29 @@ def restrict_to(forest, row, kept, coefficient, limit):
     spent = np.empty(path_length(forest.space.max_depth) + 1, dtype=np.float64)
     shrink = 1.0 - (len(kept.box.low) + 4 * len(spent)) * 2.0**-52
     spent[0] = kept.total * shrink
-    return leaves_of(forest, row, kept, coefficient, Purse(limit, shrink, spent))
+    return leaves_of(forest, row, kept.box, kept, coefficient, Purse(limit, shrink, spent))
 
 
 @inner_kernel
-def leaves_of(forest, row, kept, coefficient, purse):
-    """`Leaves` of the kept atoms.
+def leaves_of(forest, row, box, kept, coefficient, purse):
+    """`Leaves` of a box, of all atoms or of the kept ones.
 
     row          float64 (n_features,)  decides fixed axes
+    kept         Kept or None           None where all atoms are kept
     coefficient  float64 (n_outputs,)   gain of a leaf = coefficient · value; trees of outputs with
                                         coefficient 0 are left out (no leaves)
+    purse        Purse or None          None where nothing costs anything
     """
-    n_trees, n_axes = len(forest.trees.tree_output), len(kept.box.low)
+    n_trees, n_axes = len(forest.trees.tree_output), len(box.low)
     # Runs of atoms make about twice as many leaves.
-    room = 4 if len(kept.rank) == 0 else 8
+    room = 4 if kept is None else 8
     buffer = new_buffer(
         n_trees, n_axes, forest.space.max_depth, 256 + room * n_trees, 1024 + 2 * room * n_trees
     )
     tree = np.int64(0)
     # Ends: the buffer doubles until the trees fit.
     while tree < n_trees:
-        tree = restrict_trees(forest, row, kept, coefficient, purse, tree, buffer)
+        tree = restrict_trees(forest, row, box, kept, coefficient, purse, tree, buffer)
         if tree < n_trees:
             buffer = grow_buffer(buffer)
     n_leaves = buffer.leaf_start[n_trees]
@@ -205,13 +199,13 @@ def slack_of_sums(trees, coefficient, start, unit, leaf_start, leaf_row):
 
 
 @noalloc_kernel
-def restrict_trees(forest, row, kept, coefficient, purse, tree, buffer):
-    """As `restrict_to`, from a given tree on, into a buffer that may be too small.
+def restrict_trees(forest, row, box, kept, coefficient, purse, tree, buffer):
+    """As `leaves_of`, from a given tree on, into a buffer that may be too small.
 
     Returns the first tree whose leaves did not fit, which is left out; the number of trees at the
     end.
     """
-    trees, box = forest.trees, kept.box
+    trees = forest.trees
     for axis in range(len(box.low)):
         buffer.current[axis, LOW] = box.low[axis]
         buffer.current[axis, HIGH] = box.high[axis]
@@ -219,7 +213,7 @@ def restrict_trees(forest, row, kept, coefficient, purse, tree, buffer):
     while tree < len(trees.tree_output):
         output = trees.tree_output[tree]
         if output < 0 or coefficient[output] != 0.0:
-            n_leaves = _restrict_tree(forest, row, kept, coefficient, purse, tree, buffer)
+            n_leaves = _restrict_tree(forest, row, box, kept, coefficient, purse, tree, buffer)
             if n_leaves < 0:
                 return tree
         buffer.leaf_start[tree + 1] = n_leaves
@@ -228,12 +222,11 @@ def restrict_trees(forest, row, kept, coefficient, purse, tree, buffer):
 
 
 @inlined_kernel
-def _restrict_tree(forest, row, kept, coefficient, purse, tree, buffer):
+def _restrict_tree(forest, row, box, kept, coefficient, purse, tree, buffer):
     """Append the leaves of one tree; returns the number of leaves, or -1 when they do not fit."""
     trees, space = forest.trees, forest.space
     nodes = space.nodes
     stack, path, current = buffer.stack, buffer.path, buffer.current
-    has_costs, has_all = purse.limit < np.inf, len(kept.rank) == 0
     n_leaves = np.uint64(buffer.leaf_start[tree])
     n_ranges = np.uint64(buffer.range_start[n_leaves])
     top = np.uint64(1)
@@ -252,11 +245,11 @@ def _restrict_tree(forest, row, kept, coefficient, purse, tree, buffer):
             current[path[length, 0], HIGH] = path[length, 2]
         if stack[top, 2] != NOTHING:
             length = _narrow(
-                path, length, current, kept, purse, np.uint32(stack[top, 2]),
+                path, length, current, box, kept, purse, np.uint32(stack[top, 2]),
                 np.int64(stack[top, 3]), np.int64(stack[top, 4]),
             )  # fmt: skip
         while nodes[node, TESTED] != NOTHING:
-            if has_costs and purse.spent[length] > purse.limit:
+            if purse is not None and purse.spent[length] > purse.limit:
                 break
             tested = nodes[node, TESTED]
             first = current[tested, LOW]
@@ -266,7 +259,7 @@ def _restrict_tree(forest, row, kept, coefficient, purse, tree, buffer):
                 is_near = is_left(trees, node, value, forest.semantics.zero_band)
                 node = node + ONE if is_near else np.uint64(nodes[node, NEXT])
                 continue
-            if has_all:
+            if kept is None:
                 goes_left, end = part_of(space, node, np.int64(first), np.int64(last))
             else:
                 goes_left, end = kept_part_of(space, kept, node, np.int64(first), np.int64(last))
@@ -276,7 +269,9 @@ def _restrict_tree(forest, row, kept, coefficient, purse, tree, buffer):
                 if nodes[node, FLAGS] & BY_RUNS:
                     rest = node
                 top = _postpone(stack, top, rest, length, tested, end + 1, last)
-                length = _narrow(path, length, current, kept, purse, tested, np.int64(first), end)
+                length = _narrow(
+                    path, length, current, box, kept, purse, tested, np.int64(first), end
+                )
             node = node + ONE if goes_left else np.uint64(nodes[node, NEXT])
         if n_leaves == len(buffer.leaf_gain) or n_ranges + length > len(buffer.feature):
             has_room = False
@@ -349,15 +344,14 @@ def _postpone(stack, top, node, length, feature, low, high):
 
 
 @inlined_kernel
-def _narrow(path, length, current, kept, purse, axis, low, high):
+def _narrow(path, length, current, box, kept, purse, axis, low, high):
     """Enter a range of places, remembering how to leave it; marks an axis's first narrowing."""
-    box = kept.box
     path[length, 0] = axis
     path[length, 1] = current[axis, LOW]
     path[length, 2] = current[axis, HIGH]
     is_first = current[axis, LOW] == box.low[axis] and current[axis, HIGH] == box.high[axis]
     path[length, 3] = 1 if is_first else 0
-    if purse.limit < np.inf:
+    if purse is not None and purse.limit < np.inf:
         before = range_cost(kept, axis, current[axis, LOW], current[axis, HIGH])
         now = range_cost(kept, axis, low, high)
         purse.spent[length + ONE] = purse.spent[length] + (now - before) * purse.shrink

@@ -260,6 +260,8 @@ _STEPS = {
     "TranslateByteCode",
     "FixupArgs",
     "IRProcessing",
+    "RewriteSemanticConstants",
+    "DeadBranchPrune",
     "GenericRewrites",
     "ReconstructSSA",
     "NopythonTypeInference",

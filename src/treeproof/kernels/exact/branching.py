@@ -189,6 +189,16 @@ def choose_jump(problem, state, cost, limit, gap):
 
 
 @noalloc_kernel
+def any_cut(problem, state):
+    """A slot with several cells, and the last cell of its left part; slot -1 without one."""
+    for slot in range(problem.n_slots):
+        low, high = state.box[slot, LOW], state.box[slot, HIGH]
+        if low < high:
+            return slot, np.int64((low + high) // 2)
+    return np.int64(-1), np.int64(0)
+
+
+@noalloc_kernel
 def peaks_right(state, slot, cell):
     """Whether the best cell of a slot lies right of a cut; that part is searched first."""
     best = state.box[slot, LOW]

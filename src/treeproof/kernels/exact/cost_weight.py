@@ -21,7 +21,7 @@ from treeproof.kernels.exact.narrow_dual import (
     refresh_narrow,
     sweep_narrow,
 )
-from treeproof.kernels.exact.objective import shrink_box
+from treeproof.kernels.exact.objective import LIMIT, shrink_box
 from treeproof.kernels.exact.primal import SWEEPS
 from treeproof.kernels.exact.problem import BASE, GROSS, HIGH, LOW
 
@@ -31,46 +31,46 @@ most steps: where the bound falls to just the floor with α, each gains its part
 
 
 @noalloc_kernel
-def sweep_once(problem, state, objective, is_forward, bound):
+def sweep_once(problem, state, objective, narrow, is_forward, bound):
     """Visit every factor once; returns the new bound."""
-    if objective.is_narrow:
-        return sweep_narrow(problem, state, objective.narrow, is_forward, bound, objective.floor)
-    return sweep(problem, state, is_forward, bound, objective.floor)
+    if narrow is None or not narrow.is_used:
+        return sweep(problem, state, is_forward, bound, objective.floor)
+    return sweep_narrow(problem, state, narrow, is_forward, bound, objective.floor)
 
 
 @noalloc_kernel
-def certified_bound(problem, state, objective):
+def certified_bound(problem, state, narrow):
     """Bound without the drift of sweeps, and its rounding error."""
-    if objective.is_narrow:
-        return refresh_narrow(problem, state, objective.narrow)
-    return refresh(problem, state)
+    if narrow is None or not narrow.is_used:
+        return refresh(problem, state)
+    return refresh_narrow(problem, state, narrow)
 
 
 @noalloc_kernel
-def cell_marginals(problem, state, objective):
+def cell_marginals(problem, state, narrow):
     """What fixing each cell costs; must follow `certified_bound`."""
-    if objective.is_narrow:
-        marginals_narrow(problem, state, objective.narrow)
-    else:
+    if narrow is None or not narrow.is_used:
         marginals(problem, state)
+    else:
+        marginals_narrow(problem, state, narrow)
 
 
 @noalloc_kernel
-def enter(problem, state, objective):
+def enter(problem, state, objective, narrow):
     """Bring problem and state in line with the state's box, its weights, and what is known.
 
     Returns the bound (our doubles, not yet certified), or minus infinity where nothing is left.
     """
     if not weigh_box(problem, state, objective):
         return -np.inf
-    if objective.is_narrow:
-        enter_narrow(problem, state, objective.narrow)
-    else:
+    if narrow is None or not narrow.is_used:
         bound = enter_box(problem, state)
         if objective.measure.is_max:
             return bound
+    else:
+        enter_narrow(problem, state, narrow)
     # The limit may have fallen since the state's constant was derived: it is derived anew.
-    bound, _ = certified_bound(problem, state, objective)
+    bound, _ = certified_bound(problem, state, narrow)
     return bound
 
 
@@ -106,7 +106,7 @@ def set_cost_weight(problem, state, objective, weight):
 
     Sound: the gross covers the rounding of the terms; see `refresh`.
     """
-    gains, cost, limit = objective.gains, objective.cost, objective.limit[0]
+    gains, cost, limit = objective.gains, objective.cost, objective.live[LIMIT]
     last = len(state.weight) - 1
     before = state.weight[last]
     state.weight[last] = weight
@@ -132,8 +132,8 @@ def set_cost_weight(problem, state, objective, weight):
 @noalloc_kernel
 def relaxed_change(problem, state, objective, change):
     """How much a change of α changes the bound, and the slope there: limit minus relaxed cost."""
-    value = change * objective.limit[0]
-    slope = objective.limit[0]
+    value = change * objective.live[LIMIT]
+    slope = objective.live[LIMIT]
     for slot in range(problem.n_slots):
         peak = -np.inf
         cost = 0.0
@@ -190,7 +190,7 @@ def improve_cost_weight(problem, state, objective):
 
 
 @noalloc_kernel
-def shift_cost_weight(problem, state, objective, bound, step):
+def shift_cost_weight(problem, state, objective, narrow, bound, step):
     """Step α down or up with some sweeps after each step, while that pays; returns the bound.
 
     Sweeps leave slots with several best cells, where any change of α alone makes the bound worse:
@@ -213,7 +213,7 @@ def shift_cost_weight(problem, state, objective, bound, step):
             set_cost_weight(problem, state, objective, weight * factor)
             bound += change
             for turn in range(WEIGHT_SWEEPS):
-                bound = sweep_once(problem, state, objective, turn % 2 == 0, bound)
+                bound = sweep_once(problem, state, objective, narrow, turn % 2 == 0, bound)
                 objective.found.counts[SWEEPS] += 1
                 if bound < objective.floor:
                     return bound
@@ -221,7 +221,7 @@ def shift_cost_weight(problem, state, objective, bound, step):
                 if bound > before:
                     copy_into(state.multiplier, objective.multiplier)
                     set_cost_weight(problem, state, objective, weight)
-                    bound, _ = certified_bound(problem, state, objective)
+                    bound, _ = certified_bound(problem, state, narrow)
                 break
             has_moved = True
         is_done = is_done or has_moved

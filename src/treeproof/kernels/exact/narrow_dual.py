@@ -39,6 +39,7 @@ RANGE_PAIR = 2
 class Narrow(NamedTuple):
     """Ranges of leaves that are narrower than their slot; arrays are overwritten in place."""
 
+    is_used: bool  # otherwise sweeps visit all entries, and there are none
     # Of the problem: for each leaf its ranges
     leaf_start: np.ndarray  # (n_leaves + 1,) uint32
     ranges: np.ndarray  # (n_ranges, 3) uint32; LOW, HIGH: segments of the pair; RANGE_PAIR
@@ -55,9 +56,9 @@ class Narrow(NamedTuple):
 
 
 @inner_kernel
-def new_narrow(problem):
-    """The narrow ranges of a problem; `enter_narrow` lists those of a box."""
-    n_factors = problem.n_factors
+def new_narrow(problem, is_used):
+    """The narrow ranges of a problem; `enter_narrow` lists those of a box. None if not used."""
+    n_factors = problem.n_factors if is_used else 0
     n_leaves = len(problem.leaf_gain)
     leaf_start = np.zeros(n_leaves + 1, dtype=np.uint32)
     start = np.zeros(problem.n_pairs + 1, dtype=np.uint32)
@@ -88,6 +89,7 @@ def new_narrow(problem):
         start[pair + 1] += start[pair]
     size = np.int64(count)
     return Narrow(
+        is_used,
         leaf_start,
         ranges[:size],
         start,
@@ -100,16 +102,6 @@ def new_narrow(problem):
         np.zeros(problem.n_factors, dtype=np.uint32),
         np.empty(n_leaves, dtype=np.float64),
     )
-
-
-@inner_kernel
-def no_narrow(problem):
-    """In place of narrow ranges where sweeps visit all entries: arrays that nobody reads."""
-    places, numbers = problem.slot_pair, problem.unary
-    return Narrow(
-        places, problem.cells, places, places, places, places, places, numbers, numbers, places,
-        numbers,
-    )  # fmt: skip
 
 
 @noalloc_kernel

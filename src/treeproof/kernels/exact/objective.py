@@ -13,7 +13,6 @@ from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.balls import cell_distance
 from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, noalloc_kernel
 from treeproof.kernels.exact.conditions import add_up, lighten
-from treeproof.kernels.exact.narrow_dual import Narrow, no_narrow
 from treeproof.kernels.exact.primal import (
     Found,
     Gains,
@@ -26,7 +25,11 @@ from treeproof.kernels.exact.primal import (
     own_gains,
     slot_values,
 )
-from treeproof.kernels.exact.problem import CELL_START, FEATURE, HIGH, LOW
+from treeproof.kernels.exact.problem import BASE, CELL_START, FEATURE, HIGH, LOW
+
+ATOM, DOUBT = 0, 1
+LIMIT, STEPS = 0, 1
+"""Places in arrays of an `Objective`."""
 
 OPEN, ROUNDED = 1, 2
 """Of a cost: it is only approached; its double was rounded down. Either is beyond the double."""
@@ -71,27 +74,27 @@ class Objective(NamedTuple):
 
     need: float  # gain from which a point is worth judging
     floor: float  # no violation has a gain below it
-    n_conditions: int  # of the claim; the cost is one more of the problem's, if it is a sum
+    # Of the claim, and limits of other costs; the cost is one more of the problem's, if it is a sum
+    n_conditions: int
+    n_limits: int  # the last of them that are limits
     measure: Measure
     gains: Gains  # of points; with costs that are sums other arrays than the problem's terms
     cost: np.ndarray  # (n_cells,) float64; rounded down
-    doubt: np.ndarray  # (n_cells,) uint8; OPEN, ROUNDED
-    atom: np.ndarray  # (n_cells,) int32; the one of that cost, within its axis
+    atoms: np.ndarray  # (n_cells, 2) int32; ATOM: the one of that cost, within its axis; DOUBT
     base: np.ndarray  # (n_axes,) int32; the cheapest atom of each axis
     elsewhere: Elsewhere
     most: float  # sum of the largest costs of all slots
-    limit: np.ndarray  # (1,) float64; what slots may cost together, where costs are sums
+    # LIMIT: what slots may cost together, where costs are sums; STEPS: by which the point was moved
+    # closer
+    live: np.ndarray  # (2,) float64
     found: Found
     point: np.ndarray  # (n_slots,) int32; the point under consideration
     values: np.ndarray  # (n_cells,) float64; scratch
-    n_steps: np.ndarray  # (1,) int64; steps by which the point was moved closer
     saved: np.ndarray  # (n_slots, 4) int32; scratch: a box and two points
     multiplier: np.ndarray  # (n_segments,) float64; scratch, where costs are sums
     holders: Holders  # where the point lies
     # Scratch: slots whose best cell may have changed since it was chosen
     is_stale: np.ndarray  # (n_slots,) bool
-    narrow: Narrow
-    is_narrow: bool  # whether sweeps visit narrow ranges only; never with several conditions
 
 
 @inlined_kernel
@@ -101,66 +104,57 @@ def is_cheaper(cost, doubt, other_cost, other_doubt):
 
 
 @inner_kernel
-def new_objective(problem, measure, need, floor, n_conditions, costs, base, elsewhere, found):
+def new_objective(problem, measure, need, floor, counts, costs, base, elsewhere, found):
     """What is sought in a problem.
 
-    costs  cost, doubt and atom of each cell, and the sum of the largest costs of all slots
+    counts n_conditions and n_limits
+    costs  cost of each cell, with its atom and doubt, and the sum of the largest costs of all slots
     """
-    cost, doubt, atom, most = costs
+    cost, atoms, most = costs
+    n_conditions, n_limits = counts
     n_slots, n_cells, has_conditions = problem.n_slots, len(problem.unary), n_conditions > 1
     gains = gains_of(problem)
     multiplier = problem.unary
     if has_conditions or not measure.is_max:
         gains = own_gains(problem, has_conditions)
         multiplier = np.empty(len(problem.segments), dtype=np.float64)
-    limit = np.empty(1, dtype=np.float64)
-    limit[0] = measure.within
+    live = np.zeros(2, dtype=np.float64)
+    live[LIMIT] = measure.within
     return Objective(
-        need, floor, n_conditions, measure, gains, cost, doubt, atom, base, elsewhere, most, limit,
-        found, np.zeros(n_slots, dtype=np.int32), np.empty(max(n_cells, n_slots), dtype=np.float64),
-        np.zeros(1, dtype=np.int64), np.empty((n_slots, 4), dtype=np.int32), multiplier,
-        new_holders(problem), np.empty(n_slots, dtype=np.bool_), no_narrow(problem),
-        np.bool_(False),
+        need, floor, n_conditions, n_limits, measure, gains, cost, atoms, base, elsewhere, most,
+        live, found, np.zeros(n_slots, dtype=np.int32),
+        np.empty(max(n_cells, n_slots), dtype=np.float64),
+        np.empty((n_slots, 4), dtype=np.int32), multiplier,
+        new_holders(problem), np.empty(n_slots, dtype=np.bool_),
     )  # fmt: skip
 
 
 @inner_kernel
-def with_narrow(objective, narrow):
-    """The objective, whose sweeps visit narrow ranges only."""
-    return Objective(
-        objective.need, objective.floor, objective.n_conditions, objective.measure,
-        objective.gains, objective.cost, objective.doubt, objective.atom, objective.base,
-        objective.elsewhere, objective.most, objective.limit, objective.found, objective.point,
-        objective.values, objective.n_steps, objective.saved, objective.multiplier,
-        objective.holders, objective.is_stale, narrow, np.bool_(True),
-    )  # fmt: skip
-
-
-@inner_kernel
-def new_measure(is_max, takes_any, within):
-    """How costs of balls and boxes are measured."""
-    return Measure(is_max, takes_any, within, np.bool_(True), 0.0, np.zeros(1, dtype=np.bool_))
+def nearest_of(takes_any, within, is_closed):
+    """How costs of balls and boxes are measured; nobody reads `is_closed` of them."""
+    return Measure(np.bool_(True), takes_any, within, np.bool_(True), 0.0, is_closed)
 
 
 @inner_kernel
 def ball_objective(problem, space, region, box, need, floor, n_conditions, found):
     """What is sought in a ball, or in a box: the nearest point, or any."""
     n_cells = len(problem.cells)
-    cost, doubt = np.empty(n_cells, dtype=np.float64), np.empty(n_cells, dtype=np.uint8)
-    atom = np.empty(n_cells, dtype=np.int32)
-    measure_cells(problem, space, region, box, cost, doubt, atom)
-    base = np.empty(len(box.low), dtype=np.int32)
-    for feature in range(len(base)):
-        base[feature] = min(max(region.home[feature], box.low[feature]), box.high[feature])
-    measure = new_measure(np.bool_(True), region.takes_any, region.within)
+    cost, atoms = np.empty(n_cells, dtype=np.float64), np.empty((n_cells, 2), dtype=np.int32)
+    measure_cells(problem, space, region, box, cost, atoms)
+    base = region.home  # which lies in every box around the row
+    if not region.is_ball:
+        base = np.empty(len(box.low), dtype=np.int32)
+        for feature in range(len(base)):
+            base[feature] = min(max(region.home[feature], box.low[feature]), box.high[feature])
+    measure = nearest_of(region.takes_any, region.within, found.is_open)
     return new_objective(
-        problem, measure, need, floor, n_conditions, (cost, doubt, atom, 0.0), base,
+        problem, measure, need, floor, (n_conditions, np.int64(0)), (cost, atoms, 0.0), base,
         Elsewhere(0.0, 0.0, np.int64(0)), found,
     )  # fmt: skip
 
 
 @noalloc_kernel
-def measure_cells(problem, space, region, box, cost, doubt, atom):
+def measure_cells(problem, space, region, box, cost, atoms):
     """Fill in the cost of every cell: the radius at which a ball reaches it; 0 in a box.
 
     The atom of a cell is the one that is nearest to the row's own.
@@ -173,14 +167,14 @@ def measure_cells(problem, space, region, box, cost, doubt, atom):
         sides = region.low[feature], region.high[feature]
         for cell in range(problem.slots[slot, CELL_START], problem.slots[slot + 1, CELL_START]):
             first, last = problem.cells[cell, LOW], problem.cells[cell, HIGH]
-            atom[cell] = min(max(nearest, first), last)
+            atoms[cell, ATOM] = min(max(nearest, first), last)
+            atoms[cell, DOUBT] = 0
             cost[cell] = 0.0
-            doubt[cell] = 0
             if region.is_ball:
                 cost[cell], is_beyond = cell_distance(
                     space, feature, first, last, home, region.row[feature], rates, sides
                 )
-                doubt[cell] = OPEN if is_beyond else 0
+                atoms[cell, DOUBT] = OPEN if is_beyond else 0
 
 
 @noalloc_kernel
@@ -215,16 +209,16 @@ def drop_beyond(problem, state, objective, upper, is_open):
     Sound: end cells alone are dropped, so what remains of a box is a box, and no cell of it that is
     cheap enough is lost.
     """
-    cost, doubt = objective.cost, objective.doubt
+    cost, atoms = objective.cost, objective.atoms
     for slot in range(problem.n_slots):
         low = state.box[slot, LOW]
         high = state.box[slot, HIGH]
         while low <= high and (
-            cost[low] > upper or (cost[low] == upper and (doubt[low] != 0 or not is_open))
+            cost[low] > upper or (cost[low] == upper and (atoms[low, DOUBT] != 0 or not is_open))
         ):
             low += 1
         while low <= high and (
-            cost[high] > upper or (cost[high] == upper and (doubt[high] != 0 or not is_open))
+            cost[high] > upper or (cost[high] == upper and (atoms[high, DOUBT] != 0 or not is_open))
         ):
             high -= 1
         state.box[slot, LOW] = low
@@ -241,7 +235,7 @@ def drop_over_limit(problem, state, objective):
     Sound: a point costs at least the cell and the cheapest cells of all other slots; sums are
     shrunk by more than their rounding.
     """
-    cost, limit, cheapest = objective.cost, objective.limit[0], objective.values
+    cost, limit, cheapest = objective.cost, objective.live[LIMIT], objective.values
     shrink = 1.0 - (problem.n_slots + 4) * 2.0**-52
     total = 0.0
     for slot in range(problem.n_slots):
@@ -289,13 +283,13 @@ def set_limit(problem, objective, limit, below):
     if elsewhere > 0.0:
         limit = np.nextafter(limit - elsewhere * (1.0 - 2.0**-40), np.inf)
     limit = min(limit, below if objective.measure.is_closed[0] else np.nextafter(below, -np.inf))
-    objective.limit[0] = limit
+    objective.live[LIMIT] = limit
     table = problem.conditions
     if len(table.weight) > objective.n_conditions:
         table.terms[objective.n_conditions, 0] = limit
 
 
-@noalloc_kernel
+@inlined_kernel
 def cost_of_slots(problem, objective):
     """What the point costs in its slots, and what is beyond that: OPEN, ROUNDED."""
     total = 0.0
@@ -305,11 +299,11 @@ def cost_of_slots(problem, objective):
         cost = objective.cost[cell]
         if not objective.measure.is_max:
             total += cost
-            doubt |= np.int64(objective.doubt[cell])
+            doubt |= np.int64(objective.atoms[cell, DOUBT])
         elif cost > total:
-            total, doubt = cost, np.int64(objective.doubt[cell])
+            total, doubt = cost, np.int64(objective.atoms[cell, DOUBT])
         elif cost == total:
-            doubt |= np.int64(objective.doubt[cell])
+            doubt |= np.int64(objective.atoms[cell, DOUBT])
     return total, doubt
 
 
@@ -334,7 +328,7 @@ WITHIN, AT_THE_LIMIT, ABOVE = 0, 1, 2
 """Whether a point is within the limit, too near to it for sums of doubles to tell, or above."""
 
 
-@noalloc_kernel
+@inlined_kernel
 def side_of_limit(problem, objective):
     """On which side of what is asked about, and of the witness, the point lies.
 
@@ -353,7 +347,7 @@ def side_of_limit(problem, objective):
     error = 0.0
     doubt = np.int64(0)
     # A limit below a witness is one of slots, that of a question one of all axes.
-    limit = measure.within if measure.takes_any else objective.limit[0]
+    limit = measure.within if measure.takes_any else objective.live[LIMIT]
     if measure.takes_any:
         elsewhere = objective.elsewhere
         total, error, doubt = elsewhere.cost, elsewhere.lost, elsewhere.doubt
@@ -361,7 +355,7 @@ def side_of_limit(problem, objective):
         cell = objective.point[slot]
         total, lost = two_sum(total, objective.cost[cell])
         error += lost
-        doubt |= np.int64(objective.doubt[cell])
+        doubt |= np.int64(objective.atoms[cell, DOUBT])
     excess = (total - limit) + error
     if measure.takes_any:
         # A rounded cost is off by less than a unit in its last place, a limit likewise.
@@ -451,7 +445,7 @@ def reaches_need(problem, state, objective, rounds):
     Where several conditions must be met, ascent goes on with more weight on those that are not.
     """
     table, n_conditions = problem.conditions, objective.n_conditions
-    objective.n_steps[0] = 0
+    objective.live[STEPS] = 0
     if n_conditions > 1:
         copy_into(table.trial, state.weight)
         weigh_claim(objective, table)
@@ -471,7 +465,7 @@ def reaches_need(problem, state, objective, rounds):
         descend(problem, state, objective, value)
         return True
     make_cheaper(problem, state, objective, value)
-    return may_cost_more(objective) or cost_of_slots(problem, objective)[0] <= objective.limit[0]
+    return may_cost_more(objective) or cost_of_slots(problem, objective)[0] <= objective.live[LIMIT]
 
 
 @noalloc_kernel
@@ -493,7 +487,7 @@ def meets_claim(problem, objective):
     return is_met
 
 
-@noalloc_kernel
+@inlined_kernel
 def move_to(problem, state, objective, slot, cell, value):
     """Move the point in one slot; returns its gain."""
     gains, here = objective.gains, objective.point[slot]
@@ -503,7 +497,7 @@ def move_to(problem, state, objective, slot, cell, value):
     return value
 
 
-@noalloc_kernel
+@inlined_kernel
 def descend(problem, state, objective, value):
     """Move a point that reaches the need closer, threshold by threshold, while it still does.
 
@@ -511,7 +505,7 @@ def descend(problem, state, objective, value):
     concerned. The box stays as it was, since the point may yet be rejected.
     """
     saved, point = objective.saved, objective.point
-    cost, doubts = objective.cost, objective.doubt
+    cost, atoms = objective.cost, objective.atoms
     for slot in range(problem.n_slots):
         saved[slot, 0] = state.box[slot, LOW]
         saved[slot, 1] = state.box[slot, HIGH]
@@ -528,7 +522,7 @@ def descend(problem, state, objective, value):
         for slot in range(problem.n_slots):
             here = point[slot]
             nearer = np.int32(min(max(here, state.box[slot, LOW]), state.box[slot, HIGH]))
-            if not is_cheaper(cost[nearer], doubts[nearer], upper, doubt):
+            if not is_cheaper(cost[nearer], atoms[nearer, DOUBT], upper, doubt):
                 nearer = state.box[slot, LOW]  # dear cells may lie between cheap ones
             if nearer != here:
                 value = move_to(problem, state, objective, slot, nearer, value)
@@ -541,7 +535,7 @@ def descend(problem, state, objective, value):
         if not is_cheaper(after, doubt_after, upper, doubt) or not meets_claim(problem, objective):
             break
         upper, doubt = after, doubt_after
-        objective.n_steps[0] += 1
+        objective.live[STEPS] += 1
     for slot in range(problem.n_slots):
         state.box[slot, LOW] = saved[slot, 0]
         state.box[slot, HIGH] = saved[slot, 1]
@@ -551,9 +545,9 @@ def descend(problem, state, objective, value):
 @noalloc_kernel
 def take_back(problem, objective):
     """Undo the descent of the point; False when there was none."""
-    if objective.n_steps[0] == 0:
+    if objective.live[STEPS] == 0:
         return False
-    objective.n_steps[0] = 0
+    objective.live[STEPS] = 0
     for slot in range(problem.n_slots):
         objective.point[slot] = objective.saved[slot, 2]
     return True
@@ -599,10 +593,23 @@ def cheapest_point(problem, state, objective):
 
     Of cells that cost the same double, one that costs no more than it: a limit may be just that.
     """
-    cost, doubt = objective.cost, objective.doubt
+    cost, atoms = objective.cost, objective.atoms
     for slot in range(problem.n_slots):
         best = state.box[slot, LOW]
         for cell in range(best + 1, state.box[slot, HIGH] + 1):
-            if is_cheaper(cost[cell], doubt[cell], cost[best], doubt[best]):
+            if is_cheaper(cost[cell], atoms[cell, DOUBT], cost[best], atoms[best, DOUBT]):
                 best = cell
         objective.point[slot] = best
+
+
+@noalloc_kernel
+def exceeds_limits(problem, objective):
+    """Whether the point costs more than a limit of another cost, as far as rounding can tell."""
+    table, last = problem.conditions, objective.n_conditions
+    for number in range(last - objective.n_limits, last):
+        left = table.terms[number, BASE]
+        for slot in range(problem.n_slots):
+            left += table.unary[number, objective.point[slot]]
+        if left < 0.0:
+            return True
+    return False

@@ -46,7 +46,7 @@ from treeproof.kernels.exact.dual import (
     sweep,
 )
 from treeproof.kernels.exact.frontier import inherit, leave, with_room_for, write_box
-from treeproof.kernels.exact.objective import Elsewhere, climb, new_measure, new_objective
+from treeproof.kernels.exact.objective import Elsewhere, climb, nearest_of, new_objective
 from treeproof.kernels.exact.open_boxes import (
     BOUND,
     CUT_OFF,
@@ -568,14 +568,12 @@ def work_on(problem, state, objective, judge, best, patience):
 @inner_kernel
 def free_objective(problem):
     """Scratch of points; nothing costs anything, and ascent goes on to the top."""
-    n_cells = len(problem.unary)
-    costs = (
-        np.zeros(n_cells, dtype=np.float64), np.zeros(n_cells, dtype=np.uint8),
-        np.zeros(n_cells, dtype=np.int32), 0.0,
-    )  # fmt: skip
+    n_cells, found = len(problem.unary), new_found(0)
+    costs = np.zeros(n_cells, dtype=np.float64), np.zeros((n_cells, 2), dtype=np.int32), 0.0
     return new_objective(
-        problem, new_measure(np.bool_(True), np.bool_(True), np.inf), np.inf, 0.0, np.int64(1),
-        costs, np.empty(0, dtype=np.int32), Elsewhere(0.0, 0.0, np.int64(0)), new_found(0),
+        problem, nearest_of(np.bool_(True), np.inf, found.is_open), np.inf, 0.0,
+        (np.int64(1), np.int64(0)), costs,
+        np.empty(0, dtype=np.int32), Elsewhere(0.0, 0.0, np.int64(0)), found,
     )  # fmt: skip
 
 

@@ -23,6 +23,9 @@ class PriceList(NamedTuple):
     is_exact: np.ndarray  # (n_atoms,) bool; that double is the price, or its infimum
     value: np.ndarray  # (n_atoms,) float64; of the witness, on numeric axes
     measure: Measure
+    # Of other costs, whose sums have limits: what atoms cost, rounded down; limits, rounded up
+    other: np.ndarray  # (n_others, n_atoms) float64
+    other_limit: np.ndarray  # (n_others,) float64
 
 
 @inlined_kernel
@@ -40,13 +43,24 @@ def costs_less(prices, atom, other):
     )
 
 
+@inlined_kernel
+def is_dominated(prices, atom, other):
+    """Whether another atom, which is no dearer, costs no more in other costs, either."""
+    if atom == other:
+        return False
+    for number in range(len(prices.other_limit)):
+        if prices.other[number, atom] < prices.other[number, other]:
+            return False
+    return True
+
+
 @inner_kernel
 def keep_affordable(atoms, prices, limit):
     """Keep the atoms that points within a limit can use.
 
     Sound: what is left out costs more, together with the cheapest atoms of all other axes, than
     the limit, rounding included; or there is an atom that no node tells from it and that costs no
-    more, which is kept.
+    more, whichever cost is looked at, which is kept.
     """
     n_axes = len(atoms.atom_start) - 1
     n_atoms = len(prices.cost)
@@ -86,7 +100,7 @@ def keep_affordable(atoms, prices, limit):
             price = prices.cost[atom]
             if (
                 price < np.inf
-                and best[atoms.twin[atom]] == atom
+                and not is_dominated(prices, atom, best[atoms.twin[atom]])
                 and (price + others) * shrink <= limit
                 and not (is_closed and price == limit and is_beyond(prices, atom))
             ):

@@ -26,6 +26,7 @@ from treeproof.kernels.exact.cost_weight import improve_cost_weight, set_cost_we
 from treeproof.kernels.exact.dual import enter_box, new_state, refresh, sweep
 from treeproof.kernels.exact.nodes import new_stack, pop, push_part, with_room
 from treeproof.kernels.exact.objective import (
+    LIMIT,
     Measure,
     cheapest_point,
     cost_of_slots,
@@ -173,7 +174,7 @@ def record_priced_problem(problem, state, objective, judge_of, recorder, tape, b
                     tape = put_trims(problem, state, recorder, tape, n_trimmed)
         if is_open:
             if not objective.measure.is_max:
-                limit = objective.limit[0]
+                limit = objective.live[LIMIT]
                 slot, cell = choose_jump(problem, state, objective.cost, limit, gap)
             if slot < 0:
                 slot, cell = choose_branch(problem, state, gap)
@@ -181,7 +182,7 @@ def record_priced_problem(problem, state, objective, judge_of, recorder, tape, b
             if slot < 0:
                 cheapest_point(problem, state, objective)
                 cost, _ = cost_of_slots(problem, objective)
-                is_dear = cost > objective.limit[0]
+                is_dear = cost > objective.live[LIMIT]
                 if not is_dear and judge_point(judge_of, problem, objective) == BROKEN:
                     return NEAR_TIE, tape  # within the margin of the limit, there is a violation
                 put(tape, DEAR if is_dear else EXACT, 1)
@@ -248,7 +249,7 @@ def record_priced_way(forest, claim, atoms, prices, tape, limits, deadline):
         return PROVED, tape
     problem = build_problem(base, leaves, kept.box)
     found = new_found(len(kept.bottom))
-    objective = priced_objective(problem, claim, prices, kept, floor, np.inf, found)
+    objective = priced_objective(problem, claim, prices, kept, floor, found)
     if not prices.measure.is_max:
         set_limit(problem, objective, prices.measure.within, np.inf)
     recorder = new_recorder(problem, len(kept.bottom), limits.least_exponent)
@@ -292,7 +293,8 @@ def record_priced(forest, alternatives, batch, limits, status, seconds):
             )  # fmt: skip
             prices = PriceList(
                 batch.rows[number], batch.cost[number], batch.is_open[number],
-                batch.is_exact[number], batch.value[number], measure,
+                batch.is_exact[number], batch.value[number], measure, batch.other[number],
+                batch.other_limit,
             )  # fmt: skip
             tape = put_kept(batch.atoms, keep_affordable(batch.atoms, prices, limit), tape)
             group = batch.groups[number]

@@ -26,6 +26,9 @@ from treeproof.kernels.exact.cost_weight import set_cost_weight
 from treeproof.kernels.exact.dual import new_state, reach_box
 from treeproof.kernels.exact.narrow_dual import new_narrow
 from treeproof.kernels.exact.objective import (
+    ATOM,
+    DOUBT,
+    LIMIT,
     OPEN,
     ROUNDED,
     Elsewhere,
@@ -35,7 +38,6 @@ from treeproof.kernels.exact.objective import (
     new_objective,
     next_limit,
     set_limit,
-    with_narrow,
 )
 from treeproof.kernels.exact.priced_leaves import (
     PriceList,
@@ -99,6 +101,8 @@ class PricedBatch(NamedTuple):
     is_max: bool
     limit: np.ndarray  # (n_rows,) float64
     is_limit_exact: bool
+    other: np.ndarray  # (n_rows, n_others, n_atoms) float64
+    other_limit: np.ndarray  # (n_others,) float64
 
 
 class Ways(NamedTuple):
@@ -223,29 +227,69 @@ def outlook_of(forest, claim, atoms, prices, limit, most):
 
 
 @inner_kernel
-def with_cost(problem, objective):
-    """The problem with one more condition, that a point costs no more than the limit; weight 0."""
+def with_limits(problem, cost, limit):
+    """The problem with one more condition for each limit, that a point costs no more; weight 0.
+
+    cost   float64 (n_limits, n_cells)
+    limit  float64 (n_limits,)
+    """
     before = problem.conditions
-    limit, most = objective.limit[0], objective.most
-    n_conditions = len(before.weight)
-    table = new_conditions(n_conditions + 1, len(problem.unary), len(problem.leaf_gain))
-    for number in range(n_conditions):
-        # Sound: covers the rounding of the weighted sum with one more term.
+    n_before, n_conditions = len(before.weight), len(before.weight) + len(limit)
+    table = new_conditions(n_conditions, len(problem.unary), len(problem.leaf_gain))
+    for number in range(n_before):
+        # Sound: covers the rounding of the weighted sum with more terms.
         table.terms[number, BASE] = before.terms[number, BASE]
-        table.terms[number, GROSS] = 2.0 * before.terms[number, GROSS]
+        table.terms[number, GROSS] = (1.0 + len(limit)) * before.terms[number, GROSS]
         copy_into(table.unary[number], before.unary[number])
         copy_into(table.gain[number], before.gain[number])
         table.weight[number] = before.weight[number]
-    table.terms[n_conditions, BASE] = limit
-    table.terms[n_conditions, GROSS] = (n_conditions + 4) * (abs(limit) + most)
-    for cell in range(len(problem.unary)):
-        table.unary[n_conditions, cell] = -objective.cost[cell]
-    table.weight[n_conditions] = 0.0
+    for place in range(len(limit)):
+        number, most = n_before + place, abs(limit[place])
+        for slot in range(problem.n_slots):
+            largest = 0.0
+            for cell in range(problem.slots[slot, CELL_START], problem.slots[slot + 1, CELL_START]):
+                table.unary[number, cell] = -cost[place, cell]
+                largest = max(largest, cost[place, cell])
+            most += largest
+        table.terms[number, BASE] = limit[place]
+        table.terms[number, GROSS] = (n_conditions + 3) * most
+        table.weight[number] = 0.0
     return Problem(
         problem.terms, problem.n_trees, problem.n_slots, problem.n_factors, problem.n_pairs,
         problem.slots, problem.cells, problem.unary, problem.factors, problem.leaf_gain,
         problem.pairs, problem.segments, problem.entries, problem.slot_pair, table,
     )  # fmt: skip
+
+
+@inner_kernel
+def with_other_limits(problem, prices, kept):
+    """The problem with the limits of other costs as conditions.
+
+    Sound: a point costs at least the cheapest atom of each cell and of each axis that is no slot.
+    """
+    cost = np.full((len(prices.other_limit), len(problem.unary)), np.inf, dtype=np.float64)
+    limit = prices.other_limit.copy()
+    is_slot = np.zeros(len(kept.cheapest), dtype=np.bool_)
+    for slot in range(problem.n_slots):
+        axis = problem.slots[slot, FEATURE]
+        is_slot[axis] = True
+        start = kept.start[axis]
+        for cell in range(problem.slots[slot, CELL_START], problem.slots[slot + 1, CELL_START]):
+            for place in range(
+                start + problem.cells[cell, LOW], start + problem.cells[cell, HIGH] + 1
+            ):
+                for number in range(len(limit)):
+                    price = prices.other[number, kept.atom[place]]
+                    cost[number, cell] = min(cost[number, cell], price)
+    for axis in range(len(is_slot)):
+        if not is_slot[axis]:
+            for number in range(len(limit)):
+                least = np.inf
+                for place in range(kept.start[axis], kept.start[axis + 1]):
+                    least = min(least, prices.other[number, kept.atom[place]])
+                if least > 0.0:
+                    limit[number] = np.nextafter(limit[number] - least, np.inf)
+    return with_limits(problem, cost, limit)
 
 
 @inlined_kernel
@@ -256,7 +300,7 @@ def doubt_of(prices, atom):
 
 
 @noalloc_kernel
-def price_cells(problem, prices, kept, cost, doubt, atom):
+def price_cells(problem, prices, kept, cost, atoms):
     """Fill in the cheapest atom of every cell; returns the sum of all slots' largest costs."""
     most = 0.0
     for slot in range(problem.n_slots):
@@ -271,8 +315,8 @@ def price_cells(problem, prices, kept, cost, doubt, atom):
                 if costs_less(prices, kept.atom[place], best):
                     best = kept.atom[place]
             cost[cell] = prices.cost[best]
-            doubt[cell] = doubt_of(prices, best)
-            atom[cell] = best - kept.atom_start[axis]
+            atoms[cell, ATOM] = best - kept.atom_start[axis]
+            atoms[cell, DOUBT] = doubt_of(prices, best)
             largest = max(largest, cost[cell])
         most += largest
     return most
@@ -301,25 +345,20 @@ def cost_elsewhere(problem, prices, kept):
 
 
 @inner_kernel
-def priced_objective(problem, claim, prices, kept, floor, n_ranges, found):
-    """What is sought among atoms with prices, the limit still that of the prices.
-
-    n_ranges  float64  ranges of leaves; infinite where sweeps are to visit all entries
-    """
-    n_cells, n_conditions = len(problem.unary), len(claim.conditions.need)
-    cost, doubt = np.empty(n_cells, dtype=np.float64), np.empty(n_cells, dtype=np.uint8)
-    atom = np.empty(n_cells, dtype=np.int32)
-    most = price_cells(problem, prices, kept, cost, doubt, atom)
+def priced_objective(problem, claim, prices, kept, floor, found):
+    """What is sought among atoms with prices, the limit still that of the prices."""
+    n_cells, n_limits = len(problem.unary), len(prices.other_limit)
+    n_conditions = len(claim.conditions.need) + n_limits
+    cost, atoms = np.empty(n_cells, dtype=np.float64), np.empty((n_cells, 2), dtype=np.int32)
+    most = price_cells(problem, prices, kept, cost, atoms)
     base = np.empty(len(kept.bottom), dtype=np.int32)
     for axis in range(len(base)):
         base[axis] = kept.atom[kept.bottom[axis]] - kept.atom_start[axis]
-    objective = new_objective(
-        problem, prices.measure, 0.0 if n_conditions > 1 else claim.need, floor, n_conditions,
-        (cost, doubt, atom, most), base, cost_elsewhere(problem, prices, kept), found,
+    return new_objective(
+        problem, prices.measure, 0.0 if n_conditions > 1 else claim.need, floor,
+        (n_conditions, n_limits), (cost, atoms, most), base,
+        cost_elsewhere(problem, prices, kept), found,
     )  # fmt: skip
-    if n_conditions == 1 and MANY * n_ranges <= len(problem.entries):
-        return with_narrow(objective, new_narrow(problem))
-    return objective
 
 
 @inner_kernel
@@ -345,7 +384,7 @@ def first_weight(problem, state, objective):
     missing = objective.need - locate(problem, gains, state, objective.point, objective.holders)
     if not missing > 0.0:
         missing = 1e-3 * gains.terms[GROSS] + 1e-300
-    return FIRST_WEIGHT * missing / max(objective.limit[0], 1e-300)
+    return FIRST_WEIGHT * missing / max(objective.live[LIMIT], 1e-300)
 
 
 @inner_kernel
@@ -367,14 +406,15 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget, w
     if is_excluded_by_eq6(base, floor, leaves):
         return PROVED, 0.0, parts
     problem = build_problem(base, leaves, kept.box)
-    has_conditions = len(claim.conditions.need) > 1
+    has_conditions = len(claim.conditions.need) + len(prices.other_limit) > 1
     if has_conditions:
         problem = with_conditions(problem, forest, claim, leaves, kept.box, 0.0)
+        if len(prices.other_limit) > 0:
+            problem = with_other_limits(problem, prices, kept)
         prefer_one(problem)
         weigh(problem, problem.conditions.weight)
         floor = 0.0
-    n_ranges = np.float64(len(leaves.feature))
-    objective = priced_objective(problem, claim, prices, kept, floor, n_ranges, found)
+    objective = priced_objective(problem, claim, prices, kept, floor, found)
     if not prices.measure.is_max:
         set_limit(problem, objective, limit, np.inf)
     state = new_state(problem)
@@ -391,17 +431,22 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget, w
                 for leaf in range(len(problem.leaf_gain)):
                     table.gain[number, leaf] /= weight
             weight = 1.0
-            problem = with_cost(problem, objective)
+            own_limit = np.full(1, objective.live[LIMIT], dtype=np.float64)
+            problem = with_limits(
+                problem, objective.cost.reshape((1, len(objective.cost))), own_limit
+            )
             weigh(problem, problem.conditions.weight)
-            objective = priced_objective(problem, claim, prices, kept, floor, n_ranges, found)
+            objective = priced_objective(problem, claim, prices, kept, floor, found)
             set_limit(problem, objective, limit, np.inf)
             state = new_state(problem)
         state.weight[len(state.weight) - 1] = 0.0
         set_cost_weight(problem, state, objective, weight)
     sweeps = found.counts[SWEEPS]
+    is_narrow = np.bool_(not has_conditions and MANY * len(leaves.feature) <= len(problem.entries))
     status, parts = search(
-        problem, state, objective, priced_judge(forest, claim, prices, kept, found), kept, parts,
-        (is_quick, is_part), (limit, work), budget,
+        problem, state, objective, new_narrow(problem, is_narrow),
+        priced_judge(forest, claim, prices, kept, found), kept, parts, (is_quick, is_part),
+        (limit, work), budget,
     )  # fmt: skip
     done = np.float64(found.counts[SWEEPS] - sweeps) * max(len(problem.entries), LARGE)
     return status, done, parts
@@ -422,7 +467,14 @@ def within_part(prices, cheapest, parts, number):
             if choice == ANY or (price > cheapest[axis]) == (choice == CHANGES):
                 cost[atom] = price
     return PriceList(
-        prices.row, cost, prices.is_open, prices.is_exact, prices.value, prices.measure
+        prices.row,
+        cost,
+        prices.is_open,
+        prices.is_exact,
+        prices.value,
+        prices.measure,
+        prices.other,
+        prices.other_limit,
     )
 
 
@@ -711,7 +763,8 @@ def solve_priced(forest, alternatives, batch, is_cheapest, guess, limits, column
         )  # fmt: skip
         prices = PriceList(
             batch.rows[number], batch.cost[number], batch.is_open[number],
-            batch.is_exact[number], batch.value[number], measure,
+            batch.is_exact[number], batch.value[number], measure, batch.other[number],
+            batch.other_limit,
         )  # fmt: skip
         found = Found(
             columns.lower[number : number + 1], columns.upper[number : number + 1],

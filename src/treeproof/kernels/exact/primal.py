@@ -168,7 +168,7 @@ def meets_conditions(problem, point, holders, n_conditions):
     return least >= 0.0
 
 
-@noalloc_kernel
+@inlined_kernel
 def slot_values(problem, gains, state, holders, slot, values):
     """Part of the value that depends on one slot, for each of its cells, others as they are."""
     low = np.uint32(state.box[slot, LOW])

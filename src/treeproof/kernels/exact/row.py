@@ -6,7 +6,7 @@ import numpy as np
 
 from treeproof.kernels.core.arrays import copy_into, sorted_order
 from treeproof.kernels.core.balls import cell_distance
-from treeproof.kernels.core.cells import FIXED, all_kept, cell_from, cell_of, new_box, new_region
+from treeproof.kernels.core.cells import FIXED, cell_from, cell_of, new_box, new_region
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import Claim, Conjunction
@@ -18,7 +18,7 @@ from treeproof.kernels.exact.initial_radius import order_alternatives
 from treeproof.kernels.exact.objective import ball_objective
 from treeproof.kernels.exact.primal import NODES, RESTRICTIONS, SWEEPS, new_found
 from treeproof.kernels.exact.problem import build_problem
-from treeproof.kernels.exact.search import FAR_CLOSER, Budget, new_judge, no_parts, search
+from treeproof.kernels.exact.search import FAR_CLOSER, Budget, new_judge, search
 
 EQ6_GROWTH, QUICK_GROWTH, GIVEN_UP_GROWTH = 1.3, 1.25, 1.2
 """How a trial radius grows after a proof by best leaves, after a quick proof, after giving up."""
@@ -214,9 +214,8 @@ def explore(forest, claim, region, box, radius, is_quick, found, budget):
         floor = 0.0
     objective = ball_objective(problem, forest.space, region, box, need, floor, n_conditions, found)
     status, _ = search(
-        problem, new_state(problem), objective, new_judge(forest, claim, region, box, found),
-        all_kept(forest.space, box), no_parts(), (is_quick, np.bool_(False)), (radius, np.inf),
-        budget,
+        problem, new_state(problem), objective, None, new_judge(forest, claim, region, box, found),
+        None, None, (is_quick, np.bool_(False)), (radius, np.inf), budget,
     )  # fmt: skip
     return status
 

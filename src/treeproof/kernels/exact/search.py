@@ -23,7 +23,13 @@ from treeproof.kernels.core.status import (
     TIME_LIMIT,
     UNDECIDED,
 )
-from treeproof.kernels.exact.branching import choose_branch, choose_jump, eliminate, peaks_right
+from treeproof.kernels.exact.branching import (
+    any_cut,
+    choose_branch,
+    choose_jump,
+    eliminate,
+    peaks_right,
+)
 from treeproof.kernels.exact.cost_weight import (
     cell_marginals,
     certified_bound,
@@ -37,9 +43,13 @@ from treeproof.kernels.exact.nodes import new_stack, pop, push_part, with_room
 from treeproof.kernels.exact.objective import (
     ABOVE,
     AT_THE_LIMIT,
+    ATOM,
+    LIMIT,
+    STEPS,
     cheapest_point,
     cost_of_point,
     cost_of_slots,
+    exceeds_limits,
     may_cost_more,
     next_limit,
     reaches_need,
@@ -77,7 +87,7 @@ def new_judge(forest, claim, region, box, found):
     )
 
 
-@noalloc_kernel
+@inlined_kernel
 def judge_point(judge_of, problem, objective):
     """Judge the point, or what it was before its descent; a violation becomes the witness.
 
@@ -94,10 +104,10 @@ def judge_point(judge_of, problem, objective):
         found.counts[POINTS] += 1
         copy_into(cells, objective.base)
         for slot in range(problem.n_slots):
-            cells[problem.slots[slot, FEATURE]] = objective.atom[objective.point[slot]]
+            cells[problem.slots[slot, FEATURE]] = objective.atoms[objective.point[slot], ATOM]
         verdict = judge(judge_of.forest, judge_of.claim, judge_of.region.row, cells, judge_of.total)
         if verdict == BROKEN:
-            objective.n_steps[0] = 0
+            objective.live[STEPS] = 0
             found.upper[0], found.is_open[0] = cost_of_point(problem, objective)
             copy_into(found.witness, cells)
             if side == AT_THE_LIMIT:
@@ -200,8 +210,8 @@ def proposes_at_root(objective, turn, history):
     return history != REJECTED and turn == (1 if history == FRESH else 2)
 
 
-@noalloc_kernel
-def close_or_split(problem, state, objective, is_root, is_quick, history):
+@inlined_kernel
+def close_or_split(problem, state, objective, narrow, is_root, is_quick, history):
     """Work on the state's box until it is closed, has to be split, or shows a point to be judged.
 
     history  int   FRESH; WITNESSED: the box shrinks; REJECTED: no more points are proposed
@@ -211,18 +221,18 @@ def close_or_split(problem, state, objective, is_root, is_quick, history):
     """
     floor, is_max = objective.floor, objective.measure.is_max
     has_terms = len(state.weight) > 1 or not is_max
-    bound = enter(problem, state, objective)
+    bound = enter(problem, state, objective, narrow)
     limit = ROOT_SWEEPS if is_root else NODE_SWEEPS
     turn = 0
     # Ends: sweeps are counted, and counted anew only in a box of fewer cells.
     while bound > -np.inf:
         if bound < floor:
             # The sweeps' bound drifts with rounding; only the fresh one closes a box.
-            bound, error = certified_bound(problem, state, objective)
+            bound, error = certified_bound(problem, state, narrow)
             if bound + error < floor:
                 return CLOSED, 0.0
         before = bound
-        bound = sweep_once(problem, state, objective, turn % 2 == 0, bound)
+        bound = sweep_once(problem, state, objective, narrow, turn % 2 == 0, bound)
         objective.found.counts[SWEEPS] += 1
         turn += 1
         if bound < floor and turn < limit:
@@ -231,44 +241,44 @@ def close_or_split(problem, state, objective, is_root, is_quick, history):
             # After 1, 2, 4, 8, ... sweeps, since it costs as much as one or two.
             bound = improve_terms(problem, state, objective, bound)
         if is_root and turn == QUICK_SWEEPS and not is_quick:
-            bound = shift_cost_weight(problem, state, objective, bound, WEIGHT_STEP)
+            bound = shift_cost_weight(problem, state, objective, narrow, bound, WEIGHT_STEP)
         if is_root and proposes_at_root(objective, turn, history) and (is_max or bound >= floor):
             decode(problem, state, state.rest, objective.cost, objective.point)
             if reaches_need(problem, state, objective, np.int64(ROOT_ROUNDS)):
                 return CANDIDATE, 0.0
         if is_root and turn == QUICK_SWEEPS:
             rounds = np.int64(NO_POINT if history == REJECTED else 0)
-            outcome, gap, _ = look_closer(problem, state, objective, rounds)
+            outcome, gap, _ = look_closer(problem, state, objective, narrow, rounds)
             if outcome != SPLIT or is_quick:
                 return outcome, gap
-            bound = enter(problem, state, objective)
+            bound = enter(problem, state, objective, narrow)
         elif turn == limit or (
             turn >= 2 and not is_root and bound - floor > PATIENCE * (before - bound)
         ):
             # The sweeps will not get there; a smaller box or splitting will.
             step = WEIGHT_STEP if is_root else NODE_WEIGHT_STEP
-            bound = shift_cost_weight(problem, state, objective, bound, step)
+            bound = shift_cost_weight(problem, state, objective, narrow, bound, step)
             rounds = rounds_at(objective, history)
-            outcome, gap, kept = look_closer(problem, state, objective, rounds)
+            outcome, gap, kept = look_closer(problem, state, objective, narrow, rounds)
             if outcome != SPLIT or kept > WORTH_ANOTHER_TRY:
                 return outcome, gap
             if not is_max and is_far_smaller(problem, state):
                 return outcome, gap
-            bound = enter(problem, state, objective)
+            bound = enter(problem, state, objective, narrow)
             turn = 0
     return CLOSED, 0.0
 
 
 @noalloc_kernel
-def look_closer(problem, state, objective, rounds):
+def look_closer(problem, state, objective, narrow, rounds):
     """Use the costs of single cells: propose the best point, drop cells that cost too much.
 
     rounds  int  of ascent from that point, or NO_POINT
     """
-    bound, error = certified_bound(problem, state, objective)
+    bound, error = certified_bound(problem, state, narrow)
     if bound + error < objective.floor:
         return CLOSED, 0.0, 0.0
-    cell_marginals(problem, state, objective)
+    cell_marginals(problem, state, narrow)
     if rounds != NO_POINT:
         decode(problem, state, state.marginal, objective.cost, objective.point)
         if reaches_need(problem, state, objective, rounds):
@@ -308,12 +318,6 @@ class Parts(NamedTuple):
 
 
 @inner_kernel
-def no_parts():
-    """No boxes, of no axes."""
-    return Parts(np.empty((0, 0), dtype=np.int32), np.zeros(1, dtype=np.int64))
-
-
-@inner_kernel
 def with_part(parts, problem, state, kept):
     """The boxes with one more: the state's, in atoms; what axes do is filled in by the caller."""
     size = parts.size[0]
@@ -345,7 +349,7 @@ def note_lower(state, objective, gap):
     weight = state.weight[len(state.weight) - 1]
     if objective.measure.is_max or objective.measure.takes_any or weight <= 0.0:
         return
-    total = objective.limit[0] + objective.elsewhere.cost
+    total = objective.live[LIMIT] + objective.elsewhere.cost
     lower = total - gap / weight - 2.0**-40 * (total + gap / weight)
     objective.found.way_lower[0] = max(objective.found.way_lower[0], lower)
 
@@ -359,20 +363,21 @@ def is_worth_restricting(objective, is_quick, is_part, n_nodes, began_at):
     found = objective.found
     if objective.measure.is_max:
         return is_quick and found.upper[0] < FAR_CLOSER * began_at
-    if is_quick and found.upper[0] > objective.limit[0] + objective.elsewhere.cost:
+    if is_quick and found.upper[0] > objective.live[LIMIT] + objective.elsewhere.cost:
         return True
-    return n_nodes <= EARLY and objective.limit[0] < FAR_CHEAPER * began_at and not is_part
+    return n_nodes <= EARLY and objective.live[LIMIT] < FAR_CHEAPER * began_at and not is_part
 
 
 @inner_kernel
-def search(problem, state, objective, judge_of, kept, parts, modes, extent, budget):
+def search(problem, state, objective, narrow, judge_of, kept, parts, modes, extent, budget):
     """Search a box of cells; what is found is written into ``objective.found`` at once.
 
     The cheapest violation is sought, or any where the measure says so. A quick search looks at the
     root only, a few sweeps, and ends UNDECIDED when nothing is proved. Any search ends so where the
     trees are worth restricting anew.
 
-    kept    Kept        of which atoms cells are made
+    narrow  Narrow or None  never used with several conditions
+    kept    Kept or None    of which atoms cells are made, where these have prices
     modes   bool, bool  whether the search is quick; whether this is a part of what is searched
     extent  float64, float64  radius of the ball that the box holds, where costs are largest ones;
                         sweeps times entries of the problem, of which a small one counts as `LARGE`
@@ -382,7 +387,7 @@ def search(problem, state, objective, judge_of, kept, parts, modes, extent, budg
     status  int
         PROVED: nothing cheaper than the witness is left, if there is one, but for what was added to
         the parts; FOUND: one, where any will do; or why the search ended.
-    parts   Parts
+    parts   Parts or None
         Those given and what is left of boxes that became small.
     """
     is_quick, is_part = modes
@@ -392,7 +397,7 @@ def search(problem, state, objective, judge_of, kept, parts, modes, extent, budg
     stack = new_stack(state, np.int64(8))
     is_root = np.bool_(True)  # a variable, not a literal: kernels are compiled once for each
     is_near_tie = False
-    began_at = radius if measure.is_max else objective.limit[0]
+    began_at = radius if measure.is_max else objective.live[LIMIT]
     most_sweeps = found.counts[SWEEPS] + work / max(len(problem.entries), LARGE)
     n_nodes = 0
     while True:
@@ -409,7 +414,9 @@ def search(problem, state, objective, judge_of, kept, parts, modes, extent, budg
         cell = np.int64(0)
         # Ends: each witness is nearer, and what is no witness ends proposals.
         while True:
-            outcome, gap = close_or_split(problem, state, objective, is_root, is_quick, history)
+            outcome, gap = close_or_split(
+                problem, state, objective, narrow, is_root, is_quick, history
+            )
             if outcome == CLOSED:
                 break
             if outcome == SPLIT:
@@ -417,13 +424,13 @@ def search(problem, state, objective, judge_of, kept, parts, modes, extent, budg
                     note_lower(state, objective, gap)
                 if is_quick:
                     return UNDECIDED, parts
-                if not measure.is_max and is_far_smaller(problem, state):
+                if kept is not None and not measure.is_max and is_far_smaller(problem, state):
                     if parts.atoms.nbytes > budget.memory_bytes:
                         return MEMORY_LIMIT, parts
                     parts = with_part(parts, problem, state, kept)
                     break
                 if not measure.is_max:
-                    limit = objective.limit[0]
+                    limit = objective.live[LIMIT]
                     slot, cell = choose_jump(problem, state, objective.cost, limit, gap)
                 if slot < 0:
                     slot, cell = choose_branch(problem, state, gap)
@@ -432,6 +439,11 @@ def search(problem, state, objective, judge_of, kept, parts, modes, extent, budg
                 # One leaf tuple is left, within the slack: only the library's own sum can tell. All
                 # that is left reaches the same leaves: the cheapest of it is judged.
                 cheapest_point(problem, state, objective)
+                if kept is not None and exceeds_limits(problem, objective):
+                    # What costs more may be within the limits of other costs.
+                    slot, cell = any_cut(problem, state)
+                    is_near_tie = is_near_tie or slot < 0
+                    break
             verdict = judge_point(judge_of, problem, objective)
             history = np.int64(REJECTED)
             if verdict == BROKEN:
@@ -447,7 +459,7 @@ def search(problem, state, objective, judge_of, kept, parts, modes, extent, budg
                 # Sound: all that is left of the box reaches the leaves just judged, and costs no
                 # less than the point. A tie that stays undecided decides the search of a ball, and
                 # others need not be looked at.
-                if verdict == AMBIGUOUS and len(kept.rank) == 0 and not is_near_tie:
+                if kept is None and verdict == AMBIGUOUS and not is_near_tie:
                     verdict = judge_rest(judge_of, problem, state, gap)
                     if verdict == BROKEN:
                         return FOUND, parts  # any violation will do

@@ -200,7 +200,7 @@ def work_on(problem, state, objective, box, is_root):
         if bound < floor and turn < NODE_SWEEPS:
             continue
         if turn == NODE_SWEEPS or (turn >= 2 and bound - floor > patience * (before - bound)):
-            outcome, gap, kept = look_closer(problem, state, objective, np.int64(NO_POINT))
+            outcome, gap, kept = look_closer(problem, state, objective, None, np.int64(NO_POINT))
             if outcome == SPLIT:
                 keep_cells(problem, state, box)
             if outcome != SPLIT or kept > WORTH_ANOTHER_TRY:
