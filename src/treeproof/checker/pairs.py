@@ -361,7 +361,7 @@ class PairSpace:
             ])  # fmt: skip
         self.up = self.down = np.array(self._gains, np.int64).reshape(-1, self.n_outputs)
         self.output = np.full(max(self._n_trees, 1), -1)
-        n, numbers = len(self._tree), np.array(self._tree, dtype=np.int64)
+        n = len(self._tree)
         entries = np.array(self._entries, dtype=np.int64).reshape(-1, 4).T
         pieces = Pieces(
             np.zeros(n, np.int64), np.array(self._tree, np.int64), np.arange(n), *entries

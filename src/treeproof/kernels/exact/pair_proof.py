@@ -39,6 +39,7 @@ from treeproof.kernels.exact.problem import FEATURE, GROSS, HIGH, LOW
 from treeproof.kernels.exact.proof import (
     EXACT,
     LAMBDA,
+    NOTHING,
     SPLIT,
     WEIGHTS,
     close_box,
@@ -58,8 +59,6 @@ from treeproof.kernels.exact.property import (
 )
 from treeproof.kernels.exact.search import Budget
 
-NOTHING = 78
-"""The letter N, of a box in which no pair of leaves gains anything."""
 SLACKS = 1.0
 """Boxes with two needs are closed with so much more room than rounding takes, in parts of it: what
 the checker allows for rounding may be a little more."""
@@ -188,7 +187,7 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
         if not is_closed:
             slot, cell = cut_unrelated(problem, state, recorder, related)
         is_settled = is_closed or slot >= 0
-        n_bytes = 0 if is_settled else close_box(problem, state, recorder, floor)
+        n_bytes = 0 if is_settled else close_box(problem, state, objective, recorder, floor)
         bound, error = refresh(problem, state)
         if n_bytes == 0 and not is_settled:
             marginals(problem, state)
@@ -198,7 +197,7 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
                 )
                 enter_box(problem, state)
                 refresh(problem, state)
-                n_bytes = close_box(problem, state, recorder, floor)
+                n_bytes = close_box(problem, state, objective, recorder, floor)
                 bound, error = refresh(problem, state)
                 marginals(problem, state)
         gap = bound + 2.0 * error - floor
