@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -97,20 +97,37 @@ class _Fields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 _FIELDS = msgspec.json.Decoder(_Fields)
 
 
-def read_claim(text: str, forest: Forest) -> Claim:
-    """Unpack evidence and check that it speaks of this model and its arithmetic."""
+class Opened(NamedTuple):
+    """What the text of evidence holds: a claim, as JSON, and a proof."""
+
+    claim: bytes
+    proof: bytes
+    n_packed: int
+
+
+def opened(text: str) -> Opened:
+    """Open the text of evidence."""
     require(text.startswith(PREFIX), f"evidence: the version is not {PREFIX[:-1]}")
-    n = forest.ensemble.n_features
     try:
         packed = base64.b64decode(text[len(PREFIX) :], validate=True)
         unpacker = zlib.decompressobj()
         payload = unpacker.decompress(packed, LARGEST_RATIO * len(packed) + 4096)
         whole = unpacker.eof and not unpacker.unused_data
         require(whole, "evidence: the text is cut off, continued, or packed too tightly")
-        (length,) = struct.unpack_from("<I", payload)
-        is_short = length <= longest_claim(forest)
-        require(is_short, "evidence: the claim is too long for this model")
-        fields = _FIELDS.decode(payload[4 : 4 + length])
+        end = 4 + struct.unpack_from("<I", payload)[0]
+    except (zlib.error, struct.error, ValueError) as error:
+        raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
+    require(end <= len(payload), "evidence: the claim is cut off")
+    return Opened(payload[4:end], payload[end:], len(packed))
+
+
+def read_claim(text: str, forest: Forest) -> Claim:
+    """Open evidence and check that it speaks of this model and its arithmetic."""
+    evidence, n = opened(text), forest.ensemble.n_features
+    is_short = len(evidence.claim) <= longest_claim(forest)
+    require(is_short, "evidence: the claim is too long for this model")
+    try:
+        fields = _FIELDS.decode(evidence.claim)
         goals = [(g, getattr(fields, g)) for g in ("keep", "avoid", "within")]
         goals = [(name, value) for name, value in goals if value is not None]
         require(len(goals) == 1, "claim: there must be one property")
@@ -120,12 +137,12 @@ def read_claim(text: str, forest: Forest) -> Claim:
             kind=fields.set,
             radius=float.fromhex(fields.radius),
             goal=goals[0],
-            proof=payload[4 + length :],
-            n_packed=len(packed),
+            proof=evidence.proof,
+            n_packed=evidence.n_packed,
             has_sides=any(getattr(fields, name) is not None for name in SIDES),
             kept=fields.kept,
         )
-    except (zlib.error, struct.error, ValueError, OverflowError, RecursionError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
     require(fields.model == forest.ensemble.fingerprint, "claim: it is about another model")
     require(fields.semantics == forest.semantics, "claim: other numeric semantics")

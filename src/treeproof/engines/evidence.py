@@ -252,8 +252,7 @@ def _write_evidence(
         if status[row] != PROVED:
             outcomes.evidence[row] = NO_EVIDENCE + _REASONS[int(status[row])]
         else:
-            packed = base64.b64encode(_packed(write(row), records[row])).decode()
-            outcomes.evidence[row] = PREFIX + packed
+            outcomes.evidence[row] = packed(write(row), records[row])
 
 
 def _kinds(*, is_box: bool) -> dict[int, str]:
@@ -262,16 +261,16 @@ def _kinds(*, is_box: bool) -> dict[int, str]:
     return {CLAIM_NOTHING: "none", CLAIM_OPEN: "open", CLAIM_CLOSED: closed}
 
 
-def _packed(claim: bytes, proof: bytes) -> bytes:
-    """Claim and proof as a zlib stream, in which no few bytes stand for very many."""
+def packed(claim: bytes, proof: bytes) -> str:
+    """The text of evidence: a zlib stream in which no few bytes stand for very many."""
     payload = struct.pack("<I", len(claim)) + claim + proof
-    packed = zlib.compress(payload, 6)
-    if len(payload) > TIGHTEST * len(packed):
+    found = zlib.compress(payload, 6)
+    if len(payload) > TIGHTEST * len(found):
         # Every byte then takes at least one bit, so that the checker's limits are kept: a split
         # and two closed halves are 3 nodes in no less than 11 bytes.
         packer = zlib.compressobj(6, strategy=zlib.Z_HUFFMAN_ONLY)
-        packed = packer.compress(payload) + packer.flush()
-    return packed
+        found = packer.compress(payload) + packer.flush()
+    return PREFIX + base64.b64encode(found).decode()
 
 
 def claimed_sets(

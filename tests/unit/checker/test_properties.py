@@ -3,9 +3,7 @@
 import base64
 import dataclasses
 import itertools
-import json
 import struct
-import zlib
 
 import numpy as np
 import pytest
@@ -13,9 +11,10 @@ import pytest
 import treeproof as tp
 from tests.soundness.test_properties import SIZES, random_domain, random_types
 from tests.strategies import random_tree_ensemble
+from tests.unit.checker import certificates
 from tests.unit.checker.test_nodes import model, square, stump
 from treeproof.checker.domains import Asked
-from treeproof.checker.properties import PREFIX, check_property
+from treeproof.checker.properties import check_property
 from treeproof.checker.property_files import check_answers
 from treeproof.errors import CertificateRejected
 from treeproof.model.ensemble import Decision, Provenance
@@ -53,7 +52,12 @@ def answers(seed: int):
 
 
 def unpacked(text: str) -> dict:
-    return json.loads(zlib.decompress(base64.b64decode(text.removeprefix(PREFIX))))
+    """What evidence holds; the bytes of statements are told with them."""
+    document, proof = certificates.unpacked(text)
+    for statement in document["statements"]:
+        size = statement.pop("size")
+        statement["proof"], proof = base64.b64encode(proof[:size]).decode(), proof[size:]
+    return document
 
 
 def where(result: tp.PropertyResult) -> Asked:
@@ -62,7 +66,13 @@ def where(result: tp.PropertyResult) -> Asked:
 
 
 def packed(document: dict) -> str:
-    return PREFIX + base64.b64encode(zlib.compress(json.dumps(document).encode())).decode()
+    """Evidence that holds what a document says."""
+    proofs = [base64.b64decode(statement["proof"]) for statement in document["statements"]]
+    statements = [
+        {key: value for key, value in statement.items() if key != "proof"} | {"size": len(proof)}
+        for statement, proof in zip(document["statements"], proofs, strict=True)
+    ]
+    return certificates.packed(document | {"statements": statements}, b"".join(proofs))
 
 
 def test_a_tie_with_equal_rows_is_proved_where_no_bound_alone_shows_it() -> None:
