@@ -21,15 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import treeproof as tp
-from treeproof.engines.baselines.cliques import clique_search
-from treeproof.engines.baselines.restricted import restricted_to
 from treeproof.engines.instance import cells_of
-from treeproof.kernels.baselines.cliques import next_clique
-from treeproof.kernels.baselines.leaves import Limits
+from treeproof.engines.restricted import restricted_to
 from treeproof.kernels.core.compiler import memory_kernel
 from treeproof.kernels.core.status import FOUND
+from treeproof.kernels.paper.cliques import next_clique
+from treeproof.kernels.paper.leaves import Limits
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
+from treeproof.paper.cliques import clique_search
 from treeproof.query.build import build_query
 
 DATA = Path(os.environ.get("TREEPROOF_PAPER_DATA", Path(__file__).parents[2] / "shared"))

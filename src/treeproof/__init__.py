@@ -35,20 +35,20 @@ if TYPE_CHECKING:
         unimportant_features,
         verify,
     )
+    from treeproof.comparisons.combination import CombinationEngine as combination  # noqa: N813
+    from treeproof.comparisons.hard_label import HardLabelEngine as hard_label  # noqa: N813
+    from treeproof.comparisons.lp import LpEngine as lp  # noqa: N813
+    from treeproof.comparisons.milp import MilpEngine as milp  # noqa: N813
+    from treeproof.comparisons.smt import SmtEngine as smt  # noqa: N813
 
     # Engines with options have their names as users write them: tp.milp("whole").
     from treeproof.engines.attack import AttackEngine as attack  # noqa: N813
-    from treeproof.engines.baselines.combination import CombinationEngine as combination  # noqa: N813
-    from treeproof.engines.baselines.hard_label import HardLabelEngine as hard_label  # noqa: N813
-    from treeproof.engines.baselines.lp import LpEngine as lp  # noqa: N813
-    from treeproof.engines.baselines.milp import MilpEngine as milp  # noqa: N813
-    from treeproof.engines.baselines.multilevel import MultilevelEngine as multilevel  # noqa: N813
-    from treeproof.engines.baselines.smt import SmtEngine as smt  # noqa: N813
     from treeproof.gates import (
         assert_robust,
         verified_accuracy_score,
         verified_accuracy_scorer,
     )
+    from treeproof.paper.multilevel import MultilevelEngine as multilevel  # noqa: N813
     from treeproof.prediction import Model
     from treeproof.query.domain import Domain
     from treeproof.query.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
@@ -174,12 +174,12 @@ _HOMES = {
         "verify",
     ),
     "treeproof.engines.attack": ("attack=AttackEngine",),
-    "treeproof.engines.baselines.combination": ("combination=CombinationEngine",),
-    "treeproof.engines.baselines.hard_label": ("hard_label=HardLabelEngine",),
-    "treeproof.engines.baselines.lp": ("lp=LpEngine",),
-    "treeproof.engines.baselines.milp": ("milp=MilpEngine",),
-    "treeproof.engines.baselines.multilevel": ("multilevel=MultilevelEngine",),
-    "treeproof.engines.baselines.smt": ("smt=SmtEngine",),
+    "treeproof.comparisons.combination": ("combination=CombinationEngine",),
+    "treeproof.comparisons.hard_label": ("hard_label=HardLabelEngine",),
+    "treeproof.comparisons.lp": ("lp=LpEngine",),
+    "treeproof.comparisons.milp": ("milp=MilpEngine",),
+    "treeproof.paper.multilevel": ("multilevel=MultilevelEngine",),
+    "treeproof.comparisons.smt": ("smt=SmtEngine",),
     "treeproof.gates": ("assert_robust", "verified_accuracy_score", "verified_accuracy_scorer"),
     "treeproof.prediction": ("Model",),
     "treeproof.query.domain": ("Domain",),

@@ -16,7 +16,7 @@ for module in pkgutil.walk_packages(treeproof.kernels.__path__, "treeproof.kerne
 
 
 LEFT_OUT = {
-    "treeproof.kernels.baselines.multilevel.bound_by_any",  # settings of the paper that few ask for
+    "treeproof.kernels.paper.multilevel.bound_by_any",  # settings of the paper that few ask for
     "treeproof.kernels.exact.hitting.hitting_set",  # minimum reasons by other engines
     "treeproof.kernels.training.histograms.add_rows_in_thread",  # many rows in several threads
     "treeproof.kernels.training.search.search_in_thread",

@@ -16,9 +16,9 @@ from tests.paper_data import paper_data
 from tests.strategies import SMALL, Sizes, random_case
 from treeproof import attack, combination, hard_label, lp, milp, multilevel, smt
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.cliques import CliqueEngine
 from treeproof.engines.exact import ExactEngine
 from treeproof.loaders import load_ensemble
+from treeproof.paper.cliques import CliqueEngine
 from treeproof.prediction import Model
 from treeproof.search.radius import find_radius
 

@@ -7,7 +7,7 @@ from sklearn.tree import DecisionTreeClassifier
 import treeproof as tp
 from tests.oracle.priced_answers import WithinRules, compare
 from treeproof.checker.runs import RunChecker
-from treeproof.engines.baselines.milp import MilpEngine
+from treeproof.comparisons.milp import MilpEngine
 from treeproof.results.run_file import row_records
 
 

@@ -7,9 +7,9 @@ from tests.contract import engine_checks
 from tests.oracle import brute_force
 from tests.strategies import Sizes, random_case
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.cliques import CliqueEngine
-from treeproof.engines.baselines.multilevel import MultilevelEngine
-from treeproof.engines.baselines.single_tree import SingleTreeEngine
+from treeproof.paper.cliques import CliqueEngine
+from treeproof.paper.multilevel import MultilevelEngine
+from treeproof.paper.single_tree import SingleTreeEngine
 from treeproof.results.verdict import Verdict
 
 pytestmark = pytest.mark.slow

@@ -10,18 +10,18 @@ from treeproof.errors import InvalidInput, UnsupportedQuery, nearest
 from treeproof.query.query import Query
 
 ENGINES = {
-    "exact": "exact.ExactEngine",
-    "single_tree": "baselines.single_tree.SingleTreeEngine",
-    "cliques": "baselines.cliques.CliqueEngine",
-    "multilevel": "baselines.multilevel.MultilevelEngine",
-    "combination": "baselines.combination.CombinationEngine",
-    "milp": "baselines.milp.MilpEngine",
-    "lp": "baselines.lp.LpEngine",
-    "smt": "baselines.smt.SmtEngine",
-    "attack": "attack.AttackEngine",
-    "hard_label": "baselines.hard_label.HardLabelEngine",
+    "exact": "engines.exact.ExactEngine",
+    "single_tree": "paper.single_tree.SingleTreeEngine",
+    "cliques": "paper.cliques.CliqueEngine",
+    "multilevel": "paper.multilevel.MultilevelEngine",
+    "combination": "comparisons.combination.CombinationEngine",
+    "milp": "comparisons.milp.MilpEngine",
+    "lp": "comparisons.lp.LpEngine",
+    "smt": "comparisons.smt.SmtEngine",
+    "attack": "engines.attack.AttackEngine",
+    "hard_label": "comparisons.hard_label.HardLabelEngine",
 }
-"""Where the class of each engine lives, below `treeproof.engines`; preferred ones first."""
+"""Where the class of each engine lives, below `treeproof`; preferred ones first."""
 
 
 def engine_named(choice: str | Engine) -> Engine:
@@ -38,7 +38,7 @@ def engine_named(choice: str | Engine) -> Engine:
         near = nearest(choice, ENGINES)
         raise InvalidInput(f"'engine' must be one of {', '.join(ENGINES)}. Got {choice!r}.{near}")
     module, _, class_name = ENGINES[choice].rpartition(".")
-    engine: Engine = getattr(import_module(f"treeproof.engines.{module}"), class_name)()
+    engine: Engine = getattr(import_module(f"treeproof.{module}"), class_name)()
     return engine
 
 

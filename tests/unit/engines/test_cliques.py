@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 from tests.oracle import brute_force, paper_bounds
 from tests.strategies import Sizes, random_case
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.cliques import CliqueEngine, clique_search
-from treeproof.engines.baselines.multilevel import MultilevelEngine
 from treeproof.engines.instance import cells_of
-from treeproof.kernels.baselines.cliques import next_clique
-from treeproof.kernels.baselines.leaves import Limits
 from treeproof.kernels.core.status import FOUND
+from treeproof.kernels.paper.cliques import next_clique
+from treeproof.kernels.paper.leaves import Limits
 from treeproof.model import evaluate
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import (
@@ -27,6 +25,8 @@ from treeproof.model.ensemble import (
     Ensemble,
     Provenance,
 )
+from treeproof.paper.cliques import CliqueEngine, clique_search
+from treeproof.paper.multilevel import MultilevelEngine
 from treeproof.query.perturbations import Box
 from treeproof.query.query import resolve_query
 from treeproof.results.verdict import UnknownReason, Verdict

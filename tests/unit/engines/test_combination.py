@@ -8,8 +8,8 @@ from xgboost import XGBClassifier
 import treeproof as tp
 from tests.oracle import brute_force
 from tests.strategies import Sizes, random_case
+from treeproof.comparisons.combination import CombinationEngine
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.combination import CombinationEngine
 from treeproof.results.verdict import UnknownReason, Verdict
 
 

@@ -8,9 +8,9 @@ from xgboost import XGBClassifier
 import treeproof as tp
 from tests.contract import engine_checks
 from tests.strategies import SMALL, random_case
+from treeproof.comparisons import hard_label as module
+from treeproof.comparisons.hard_label import HardLabelEngine
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines import hard_label as module
-from treeproof.engines.baselines.hard_label import HardLabelEngine
 
 
 @pytest.fixture(scope="module")

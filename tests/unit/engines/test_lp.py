@@ -10,11 +10,11 @@ from xgboost import XGBClassifier
 import treeproof as tp
 from tests.oracle import brute_force
 from tests.strategies import Sizes, random_case
+from treeproof.comparisons import lp as engine
+from treeproof.comparisons import programs as module
+from treeproof.comparisons.lp import LpEngine
+from treeproof.comparisons.programs import ProgramSearch, solve
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines import lp as engine
-from treeproof.engines.baselines import programs as module
-from treeproof.engines.baselines.lp import LpEngine
-from treeproof.engines.baselines.programs import ProgramSearch, solve
 from treeproof.search.radius import find_radius
 
 

@@ -15,11 +15,10 @@ from tests.oracle import brute_force
 from tests.strategies import Sizes, random_case
 from tests.unit.checker.test_nodes import model as model_of
 from tests.unit.checker.test_nodes import stump
-from treeproof.engines.base import Budget
-from treeproof.engines.baselines import milp as engine
-from treeproof.engines.baselines import programs as module
-from treeproof.engines.baselines.milp import MilpEngine
-from treeproof.engines.baselines.programs import (
+from treeproof.comparisons import milp as engine
+from treeproof.comparisons import programs as module
+from treeproof.comparisons.milp import MilpEngine
+from treeproof.comparisons.programs import (
     Answer,
     Program,
     ProgramSearch,
@@ -28,7 +27,8 @@ from treeproof.engines.baselines.programs import (
     safe_bound,
     solve,
 )
-from treeproof.engines.baselines.restricted import Restricted, restricted_to
+from treeproof.engines.base import Budget
+from treeproof.engines.restricted import Restricted, restricted_to
 from treeproof.model.ensemble import Decision
 from treeproof.query.build import build_query
 from treeproof.results.verdict import UnknownReason, Verdict

@@ -9,7 +9,7 @@ import treeproof as tp
 from tests.oracle import brute_force, paper_bounds
 from tests.strategies import Sizes, random_case
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.multilevel import MultilevelEngine
+from treeproof.paper.multilevel import MultilevelEngine
 from treeproof.results.verdict import UnknownReason, Verdict
 
 SIZES = Sizes(trees=7, depth=3, features=3, rows=1)

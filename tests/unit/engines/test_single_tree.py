@@ -10,9 +10,9 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import treeproof as tp
 from tests.strategies import Sizes, random_case
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.single_tree import SingleTreeEngine
 from treeproof.model import evaluate
 from treeproof.model.ensemble import CATEGORICAL, ZERO_IS_MISSING
+from treeproof.paper.single_tree import SingleTreeEngine
 from treeproof.query.constraints import breaks_claim
 
 

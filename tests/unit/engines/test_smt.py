@@ -10,8 +10,8 @@ from xgboost import XGBClassifier
 
 import treeproof as tp
 from tests.strategies import Sizes, random_case
+from treeproof.comparisons.smt import SmtEngine
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.smt import SmtEngine
 from treeproof.results.verdict import UnknownReason
 
 

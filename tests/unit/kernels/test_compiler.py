@@ -63,14 +63,14 @@ def test_the_directory_belongs_to_the_user(tmp_path: Path) -> None:
     [
         ("exact/dual.py", {"exact.row", "exact.dual"}),
         ("core/bits.py", {"exact.row", "exact.hitting"}),
-        ("baselines/cliques.py", {"baselines.cliques"}),
+        ("paper/cliques.py", {"paper.cliques"}),
         ("core/compiler.py", {"core.trees", "exact.row", "exact.dual", "exact.hitting"}),
     ],
 )
 def test_a_change_counts_for_the_kernels_that_are_made_of_it_and_no_others(
     copy: Path, changed: str, concerned: set[str]
 ) -> None:
-    modules = ("core.trees", "exact.row", "exact.dual", "exact.hitting", "baselines.cliques")
+    modules = ("core.trees", "exact.row", "exact.dual", "exact.hitting", "paper.cliques")
     before = [source_hash(module) for module in modules]
     with (copy / changed).open("a") as file:
         file.write("# changed\n")

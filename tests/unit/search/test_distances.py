@@ -9,10 +9,10 @@ import pytest
 from tests.kernels import called
 from tests.oracle import brute_force
 from tests.strategies import random_case
-from treeproof.engines.baselines.questions import question_of
+from treeproof.engines.row_questions import question_of
 from treeproof.engines.spaces import rank_space
-from treeproof.kernels.baselines.questions import radii_of_row, set_cells
 from treeproof.kernels.core.balls import row_distances
+from treeproof.kernels.paper.questions import radii_of_row, set_cells
 from treeproof.search.distances import distances_of
 
 set_cells, radii_of_row = called(set_cells), called(radii_of_row)

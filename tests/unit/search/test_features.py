@@ -12,8 +12,8 @@ import treeproof as tp
 from tests.oracle import brute_force
 from tests.strategies import Sizes, random_case
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.cliques import CliqueEngine
-from treeproof.engines.baselines.multilevel import MultilevelEngine
+from treeproof.paper.cliques import CliqueEngine
+from treeproof.paper.multilevel import MultilevelEngine
 from treeproof.search.anchors import find_anchors
 from treeproof.search.features import scan_features
 from treeproof.search.reasons import Wanted

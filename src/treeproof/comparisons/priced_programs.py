@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.engines.baselines.base import RowSearch
-from treeproof.engines.baselines.programs import Answer, Program, solve
-from treeproof.engines.baselines.restricted import gains_of
+from treeproof.comparisons.programs import Answer, Program, solve
 from treeproof.engines.outcomes import breaks
+from treeproof.engines.restricted import gains_of
+from treeproof.engines.row_by_row import RowSearch
 from treeproof.model.ensemble import FloatArray
 from treeproof.query.axes import Axes
 from treeproof.query.prices import Prices, Pricing

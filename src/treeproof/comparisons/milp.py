@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from treeproof.comparisons.priced_programs import CheapestSearch
+from treeproof.comparisons.programs import HERE, Encoding, Level, ProgramSearch, encode
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.base import RowEngine, RowSearch
-from treeproof.engines.baselines.priced_programs import CheapestSearch
-from treeproof.engines.baselines.programs import HERE, Encoding, Level, ProgramSearch, encode
-from treeproof.engines.baselines.restricted import Cells, restricted_to
 from treeproof.engines.instance import point_in_cells
 from treeproof.engines.outcomes import breaks, record_witness
+from treeproof.engines.restricted import Cells, restricted_to
+from treeproof.engines.row_by_row import RowEngine, RowSearch
 from treeproof.errors import check_choice, require_backend
 from treeproof.model.ensemble import FloatArray
 from treeproof.query.prices import Pricing

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.baselines.leaves import count_node, enter, leave
 from treeproof.kernels.core.compiler import kernel, noalloc_kernel
 from treeproof.kernels.core.status import FOUND, PROVED
+from treeproof.kernels.paper.leaves import count_node, enter, leave
 
 
 class Order(NamedTuple):

@@ -4,16 +4,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.baselines.levels import Options, decide_alternative
-from treeproof.kernels.baselines.parts import Search, keep_order
-from treeproof.kernels.baselines.paths import prove_by_paths, prove_nothing
-from treeproof.kernels.baselines.questions import Question, Radii, radii_of_row, set_cells
-from treeproof.kernels.baselines.sharing import arrange_by_sharing
 from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.leaves import LeafBuffer, restrict_trees
 from treeproof.kernels.core.status import PROVED, UNDECIDED
+from treeproof.kernels.paper.levels import Options, decide_alternative
+from treeproof.kernels.paper.parts import Search, keep_order
+from treeproof.kernels.paper.paths import prove_by_paths, prove_nothing
+from treeproof.kernels.paper.questions import Question, Radii, radii_of_row, set_cells
+from treeproof.kernels.paper.sharing import arrange_by_sharing
 
 _KEEP = 0.45
 """Leaves of a larger box are kept for boxes down to this share of its radius."""

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from treeproof.engines.baselines.base import RowSearch
-from treeproof.engines.baselines.restricted import Cells, Restricted
 from treeproof.engines.instance import cells_of, rounded_distances
+from treeproof.engines.restricted import Cells, Restricted
+from treeproof.engines.row_by_row import RowSearch
 from treeproof.engines.spaces import rank_space
 from treeproof.kernels.core.cells import FIXED
 from treeproof.model.cuts import cuts_of

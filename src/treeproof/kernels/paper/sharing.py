@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.baselines.leaves import enter, leave, meets
 from treeproof.kernels.core.arrays import sorted_order
 from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
+from treeproof.kernels.paper.leaves import enter, leave, meets
 
 _PAIRS_PER_TREE = 16
 """Room for contradicting pairs; further pairs are not considered."""

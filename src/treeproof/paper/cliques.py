@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.engines.baselines.base import REASONS, RowEngine
-from treeproof.engines.baselines.restricted import Cells, Restricted, restricted_to
-from treeproof.kernels.baselines.cliques import Order, Path, next_clique
+from treeproof.engines.restricted import Cells, Restricted, restricted_to
+from treeproof.engines.row_by_row import REASONS, RowEngine
 from treeproof.kernels.core.status import FOUND, PROVED
+from treeproof.kernels.paper.cliques import Order, Path, next_clique
 from treeproof.query.query import Query
 from treeproof.results.verdict import Verdict
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.base import RowEngine, RowSearch
-from treeproof.engines.baselines.restricted import Cells
 from treeproof.engines.instance import distances
 from treeproof.engines.outcomes import are_broken, record_witness
+from treeproof.engines.restricted import Cells
+from treeproof.engines.row_by_row import RowEngine, RowSearch
 from treeproof.engines.spaces import rank_space
 from treeproof.errors import check_integer
 from treeproof.model import evaluate

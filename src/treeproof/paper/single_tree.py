@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.questions import in_chunks, question_of
 from treeproof.engines.instance import point_in_cells
 from treeproof.engines.outcomes import (
     is_broken_unchanged,
@@ -19,9 +18,10 @@ from treeproof.engines.outcomes import (
     mark_falsified,
     mark_verified,
 )
+from treeproof.engines.row_questions import in_chunks, question_of
 from treeproof.errors import InternalError
-from treeproof.kernels.baselines.single_tree import NearestLeaves, new_walk, single_tree_rows
 from treeproof.kernels.core.plain import turns
+from treeproof.kernels.paper.single_tree import NearestLeaves, new_walk, single_tree_rows
 from treeproof.model import evaluate
 from treeproof.query.constraints import breaks_claim
 from treeproof.query.query import Query

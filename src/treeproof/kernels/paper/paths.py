@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.baselines.leaves import count_node, enter, is_late, leave, meets
-from treeproof.kernels.baselines.levels import decide_levels, group_suffix
-from treeproof.kernels.baselines.parts import leave_all, next_clique, select_parts, start_group
 from treeproof.kernels.core.arrays import grown, sorted_order
 from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
 from treeproof.kernels.core.status import FOUND, MEMORY_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
+from treeproof.kernels.paper.leaves import count_node, enter, is_late, leave, meets
+from treeproof.kernels.paper.levels import decide_levels, group_suffix
+from treeproof.kernels.paper.parts import leave_all, next_clique, select_parts, start_group
 
 
 class Cliques(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from treeproof.engines.batches import forest_over_cells
-from treeproof.kernels.baselines.questions import Claims, Question, Rows
+from treeproof.kernels.paper.questions import Claims, Question, Rows
 from treeproof.prediction import in_slices, thread_count
 from treeproof.query.query import Query
 

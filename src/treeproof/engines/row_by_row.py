@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from treeproof.engines.base import Budget, for_each_row
-from treeproof.engines.baselines.restricted import Cells
 from treeproof.engines.instance import cells_of, point_in_cells
 from treeproof.engines.outcomes import (
     is_broken_unchanged,
@@ -17,8 +16,9 @@ from treeproof.engines.outcomes import (
     mark_unknown,
     mark_verified,
 )
-from treeproof.kernels.baselines.leaves import Limits
+from treeproof.engines.restricted import Cells
 from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, TIME_LIMIT, UNDECIDED
+from treeproof.kernels.paper.leaves import Limits
 from treeproof.model.ensemble import FloatArray
 from treeproof.query.query import Query
 from treeproof.results.results import Results

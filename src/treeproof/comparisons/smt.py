@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from treeproof.engines.baselines.base import RowEngine
-from treeproof.engines.baselines.restricted import Cells, Restricted, restricted_to
+from treeproof.engines.restricted import Cells, Restricted, restricted_to
+from treeproof.engines.row_by_row import RowEngine
 from treeproof.errors import require_backend
 from treeproof.model.cuts import cuts_of
 from treeproof.model.ensemble import IntArray

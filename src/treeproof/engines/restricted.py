@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.batches import forest_over_cells
-from treeproof.kernels.baselines.leaves import Leaves
 from treeproof.kernels.core.leaves import restrict_box, slack_of_sums
+from treeproof.kernels.paper.leaves import Leaves
 from treeproof.model.ensemble import FloatArray, IntArray
 from treeproof.query.query import Query
 

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.baselines.leaves import is_late, meets
 from treeproof.kernels.core.arrays import copy_into, grow_table
 from treeproof.kernels.core.compiler import kernel, noalloc_kernel
 from treeproof.kernels.core.status import FOUND, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.kernels.paper.leaves import is_late, meets
 
 
 class Boxes(NamedTuple):

@@ -11,16 +11,16 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from treeproof.engines.base import Budget
-from treeproof.engines.baselines.base import RowEngine, RowSearch
-from treeproof.engines.baselines.programs import (
+from treeproof.comparisons.programs import (
     Encoding,
     Level,
     ProgramSearch,
     encode,
     safe_bound,
 )
-from treeproof.engines.baselines.restricted import Cells, Restricted, restricted_to
+from treeproof.engines.base import Budget
+from treeproof.engines.restricted import Cells, Restricted, restricted_to
+from treeproof.engines.row_by_row import RowEngine, RowSearch
 from treeproof.errors import check_choice, require_backend
 from treeproof.model.cuts import cuts_of
 from treeproof.model.ensemble import CATEGORICAL, ZERO_IS_MISSING, FloatArray

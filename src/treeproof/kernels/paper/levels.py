@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.baselines.parts import leave_all, next_clique, select_parts, start_group
 from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
 from treeproof.kernels.core.status import FOUND, PROVED, UNDECIDED
+from treeproof.kernels.paper.parts import leave_all, next_clique, select_parts, start_group
 
 
 class Options(NamedTuple):

@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.baselines.leaves import Limits, count_node, enter, leave, meets
 from treeproof.kernels.core.compiler import noalloc_kernel
 from treeproof.kernels.core.leaves import (
     LeafBuffer,
@@ -13,6 +12,7 @@ from treeproof.kernels.core.leaves import (
     summation_slack,
 )
 from treeproof.kernels.core.status import FOUND, PROVED
+from treeproof.kernels.paper.leaves import Limits, count_node, enter, leave, meets
 
 
 class Parts(NamedTuple):

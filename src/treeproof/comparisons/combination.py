@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.base import REASONS, RowEngine
-from treeproof.engines.baselines.restricted import Cells, restricted_to
+from treeproof.engines.restricted import Cells, restricted_to
+from treeproof.engines.row_by_row import REASONS, RowEngine
 from treeproof.errors import check_integer
-from treeproof.kernels.baselines.combination import Boxes, combine
 from treeproof.kernels.core.status import FOUND, NODE_LIMIT, PROVED
+from treeproof.kernels.paper.combination import Boxes, combine
 from treeproof.results.verdict import UnknownReason, Verdict
 
 

@@ -2,7 +2,7 @@
 
 T trees, then T groups, and so on are merged into one group; after L levels the maxima of all groups
 are added (eq. 6), or the best path through them is taken (eq. 7). A bound below the floor proves
-the row. The lists of merged boxes are never stored for the sum, see kernels/baselines/parts.py.
+the row. The lists of merged boxes are never stored for the sum, see kernels/paper/parts.py.
 """
 
 from collections.abc import Callable
@@ -13,20 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.base import REASONS
-from treeproof.engines.baselines.questions import in_chunks, question_of
 from treeproof.engines.outcomes import (
     is_broken_unchanged,
     mark_broken,
     mark_unknown,
     mark_verified,
 )
+from treeproof.engines.row_by_row import REASONS
+from treeproof.engines.row_questions import in_chunks, question_of
 from treeproof.errors import check_choice, check_integer
-from treeproof.kernels.baselines.levels import Options
-from treeproof.kernels.baselines.multilevel import RowAnswers, Task, bound_by_any, bound_by_sums
-from treeproof.kernels.baselines.parts import new_search
 from treeproof.kernels.core.plain import turns
 from treeproof.kernels.core.status import PROVED
+from treeproof.kernels.paper.levels import Options
+from treeproof.kernels.paper.multilevel import RowAnswers, Task, bound_by_any, bound_by_sums
+from treeproof.kernels.paper.parts import new_search
 from treeproof.query.paper_protocol import PaperProtocol
 from treeproof.query.query import Query
 from treeproof.results.results import Results
@@ -125,7 +125,7 @@ class MultilevelEngine:
         *,
         all_bounds: bool,
     ) -> tuple[Results, RowAnswers]:
-        """Bound every row; `plan` says which radii are tried (kernels/baselines/multilevel.py)."""
+        """Bound every row; `plan` says which radii are tried (kernels/paper/multilevel.py)."""
         n_rows = len(query)
         answers = RowAnswers(
             status=np.zeros(n_rows, dtype=np.int64),

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.baselines.questions import set_cells
 from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.balls import cell_distance
 from treeproof.kernels.core.cells import BY_RUNS, FIXED, FLAGS, cell_of, part_of
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import kernel, noalloc_kernel
 from treeproof.kernels.core.trees import is_left
+from treeproof.kernels.paper.questions import set_cells
 
 
 class NearestLeaves(NamedTuple):

@@ -1,0 +1,1 @@
+"""Methods of others, to compare with: programs for foreign solvers, sums of trees, an attack."""

@@ -1,1 +1,0 @@
-"""The engines of the paper and those that it compares with."""

@@ -1,1 +1,0 @@
-"""Kernels of the paper's engines and of its baselines."""

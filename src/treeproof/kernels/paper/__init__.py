@@ -1,0 +1,1 @@
+"""Kernels of the algorithms of Chen et al. (2019), and of sums of trees without levels."""
