@@ -7,18 +7,20 @@ limit; so what is within the limit in real numbers is so in these.
 import math
 from dataclasses import replace
 from fractions import Fraction
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from treeproof.checker.arrays import Ints, begins, ranges
+from treeproof.checker.arrays import Ints, ranges
 from treeproof.checker.claims import KEPT, Claim, Way, longest_claim, require
 from treeproof.checker.forest import Boxes, Forest, Pieces
 from treeproof.checker.prices import Axis, Tariff, same_values
 from treeproof.checker.proofs import LARGEST, NODES_PER_BYTE, Prover, Rate, Record
 from treeproof.checker.regions import Regions
 from treeproof.checker.rules import RuledProof
+from treeproof.checker.walks import Range, Walk, pieces_of, runs_of
 from treeproof.errors import CertificateRejected
 from treeproof.model import evaluate
 from treeproof.model.ensemble import FloatArray
@@ -26,9 +28,7 @@ from treeproof.model.ensemble import FloatArray
 COST_BITS = 62
 """Digits of what all axes cost together, each as much as the limit: such sums fit into words."""
 MOST_PIECES = 1 << 22
-"""Leaves of a tree, each divided where its atoms are no range, at most."""
-
-Range = tuple[int, int]
+"""Leaves of all trees, each divided where its atoms are no range, at most."""
 
 
 class KeptAxis(NamedTuple):
@@ -182,42 +182,21 @@ class CostSpace:
 
     def _pieces(self) -> Pieces:
         """Parts of leaves that kept atoms reach, each a product of ranges, tree by tree."""
-        trees, runs = self.forest.trees, {}
+        trees = self.forest.trees
+        axis_of, runs = [-1] * len(trees.feature), {}
         for number, (axis, kept) in enumerate(zip(self.tariff.axes, self.axes, strict=True)):
             nodes, left = self._sides_of(axis, kept.values)
             for node, sides in zip(nodes.tolist(), left, strict=True):
-                start = begins(sides)
-                runs[node] = number, [
-                    (a, b, bool(sides[a]))
-                    for a, b in zip(start.tolist(), [*(start[1:] - 1).tolist(), len(sides) - 1],
-                                    strict=True)
-                ]  # fmt: skip
-        found: list[tuple[int, int, dict[int, Range]]] = []
-        for tree, root in enumerate(trees.root[:-1].tolist()):
-            pending: list[tuple[int, dict[int, Range]]] = [(root, {})]
-            while pending:
-                node, narrowed = pending.pop()
-                if trees.feature[node] < 0:
-                    found.append((tree, int(trees.leaf[node]), narrowed))
-                    require(len(found) < MOST_PIECES, "proof: too many parts of leaves")
-                    continue
-                number, own = runs[node]
-                whole = 0, len(self.axes[number].costs) - 1
-                first, last = narrowed.get(number, whole)
-                for low, high, left in own:
-                    part = max(low, first), min(high, last)
-                    if part[0] <= part[1]:
-                        child = node + 1 if left else int(trees.right[node])
-                        is_less = part != (first, last)
-                        pending.append((child, {**narrowed, number: part} if is_less else narrowed))
-        entries = [
-            (piece, axis, *part)
-            for piece, (_, _, ranges_) in enumerate(found)
-            for axis, part in sorted(ranges_.items())
-        ]
-        table = np.array(entries, dtype=np.int64).reshape(len(entries), 4).T
-        trees_of, leaf = (np.array([each[k] for each in found]) for k in (0, 1))
-        return Pieces(np.zeros(len(found), np.int64), trees_of, leaf, *table)
+                axis_of[node], runs[node] = number, runs_of(sides)
+        box = {number: (0, len(axis.costs) - 1) for number, axis in enumerate(self.axes)}
+        walk = Walk(trees, axis_of, runs, box)
+        found, n_left = [], MOST_PIECES
+        for tree in range(len(trees.root) - 1):
+            leaves = islice(walk.leaves(tree), n_left)
+            found.append([(int(trees.leaf[leaf.one]), leaf.ranges) for leaf in leaves])
+            n_left -= len(found[-1])
+            require(n_left > 0, "proof: too many parts of leaves")
+        return pieces_of(found)
 
     def _dear(self, pieces: Pieces) -> Any:
         """Which pieces cost more than the limit, together with the cheapest of all other axes.

@@ -6,7 +6,7 @@ Nothing of the engine is used: cells, leaves of pairs, rounding and needs are wo
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from treeproof.checker.arrays import Ints
 from treeproof.checker.claims import Amounts, Way, floor_of, require
 from treeproof.checker.domains import Domain
-from treeproof.checker.forest import Boxes, Forest, Pieces
+from treeproof.checker.forest import Boxes, Forest
 from treeproof.checker.proofs import LARGEST, Node, Prover, Record
 from treeproof.checker.regions import Regions, rounding_errors
+from treeproof.checker.walks import Pair, Range, Run, Walk, pieces_of, runs_of
 from treeproof.errors import CertificateRejected
 from treeproof.model import evaluate
 from treeproof.model.ensemble import CATEGORICAL, ZERO_BAND, ZERO_IS_MISSING, Ensemble
 
-Range = tuple[int, int]
 EXTRA_BITS = 40
 """Errors of rounding are counted in parts of a model's step, of which there are 2 to this."""
 MOST_PARTS = 255
@@ -56,7 +56,7 @@ class Cells:
         self.points: list[list[float]] = []  # one value of each cell
         self.n_numbers: list[int] = []
         self.box: dict[int, Range] = {}
-        self.runs: dict[int, list[tuple[int, int, bool]]] = {}
+        self.runs: dict[int, list[Run]] = {}
         for feature in range(ensemble.n_features):
             nodes = np.flatnonzero(trees.feature == feature)
             row = math.nan if domain.row is None else float(domain.row[feature])
@@ -97,7 +97,7 @@ class Cells:
             self.points.append(points)
             sides = _sides(ensemble, nodes, np.array(points))
             for place, node in enumerate(nodes.tolist()):
-                self.runs[node] = _runs(sides[place].tolist())
+                self.runs[node] = runs_of(sides[place])
 
     def related(self, feature: int, relation: Relation) -> list[Range]:
         """For each cell of the first row, the cells of the second row that it goes with."""
@@ -119,16 +119,6 @@ class Cells:
             return lower == upper
         start, end = self.starts[feature][upper - 1], self.ends[feature][lower]
         return Fraction(start) - Fraction(end) <= relation.widths[feature]
-
-
-def _runs(sides: list[bool]) -> list[tuple[int, int, bool]]:
-    runs: list[tuple[int, int, bool]] = []
-    for cell, side in enumerate(sides):
-        if runs and runs[-1][2] == side:
-            runs[-1] = (runs[-1][0], cell, side)
-        else:
-            runs.append((cell, cell, side))
-    return runs
 
 
 def _sides(
@@ -185,15 +175,7 @@ def _codes(ensemble: Ensemble, domain: Domain, feature: int, *, is_free: bool) -
     return sorted(codes)
 
 
-class Pair(NamedTuple):
-    """A leaf of each row, as nodes, and the cells of the columns that lead there."""
-
-    one: int
-    other: int
-    ranges: dict[int, Range]
-
-
-class PairTrees:
+class PairTrees(Walk):
     """Leaves of pairs of every tree of a model over a domain.
 
     Columns are the features, and from `n_features` on the second copies of those that change.
@@ -202,6 +184,7 @@ class PairTrees:
     def __init__(
         self, cells: Cells, changed: tuple[int, ...], relation: Relation, *, is_difference: bool
     ) -> None:
+        super().__init__(cells.trees, cells.trees.feature.tolist(), cells.runs, dict(cells.box))
         self.cells, self.is_difference = cells, is_difference
         n = cells.n_features
         self.column = {feature: n + place for place, feature in enumerate(changed)}
@@ -210,7 +193,6 @@ class PairTrees:
             for feature in changed
             if relation.kind in ("rising", "near")
         }
-        self.box = dict(cells.box)
         self.box.update({n + place: cells.box[f] for place, f in enumerate(changed)})
         if relation.kind == "models":
             self.box.update({changed[0]: (0, 0), n: (1, 1)})
@@ -242,61 +224,6 @@ class PairTrees:
                     node = node + 1 if sides.pop() else int(trees.right[node])
         return rows
 
-    def leaves(self, tree: int) -> Iterator[Pair]:
-        """Pairs of leaves of a tree; together they hold every pair of rows."""
-        trees = self.cells.trees
-        waiting: list[Pair] = [Pair(int(trees.root[tree]), int(trees.root[tree]), {})]
-        while waiting:
-            pair = waiting.pop()
-            is_same = pair.one == pair.other and self.is_difference
-            is_end = trees.feature[pair.one] < 0 and trees.feature[pair.other] < 0
-            if is_end or (is_same and not self.is_below[pair.one]):
-                yield pair
-            else:
-                waiting += self._children(pair)
-
-    def _children(self, pair: Pair) -> Iterator[Pair]:
-        trees = self.cells.trees
-        moves_one = trees.feature[pair.one] >= 0
-        node = pair.one if moves_one else pair.other
-        feature = int(trees.feature[node])
-        second = self.column.get(feature, feature)
-        is_joined = pair.one == pair.other
-        for low, high, left in self.cells.runs[node]:
-            child = node + 1 if left else int(trees.right[node])
-            column = feature if moves_one else second
-            ranges = self._narrowed(pair.ranges, column, low, high)
-            if ranges is None:
-                continue
-            if not is_joined or second == feature:
-                one = child if moves_one else pair.one
-                other = child if is_joined or not moves_one else pair.other
-                if self._are_related(feature, ranges):
-                    yield Pair(one, other, ranges)
-                continue
-            for least, most, is_left in self.cells.runs[node]:
-                both = self._narrowed(ranges, second, least, most)
-                if both is not None and self._are_related(feature, both):
-                    yield Pair(child, node + 1 if is_left else int(trees.right[node]), both)
-
-    def _narrowed(
-        self, ranges: dict[int, Range], column: int, low: int, high: int
-    ) -> dict[int, Range] | None:
-        first, last = ranges.get(column, self.box[column])
-        low, high = max(low, first), min(high, last)
-        if low > high:
-            return None
-        return ranges if (low, high) == (first, last) else ranges | {column: (low, high)}
-
-    def _are_related(self, feature: int, ranges: dict[int, Range]) -> bool:
-        """Whether some cells of both copies go together; the ends of what does rise."""
-        if feature not in self.relation:
-            return True
-        table = self.relation[feature]
-        one = ranges.get(feature, self.box[feature])
-        other = ranges.get(self.column[feature], self.box[self.column[feature]])
-        return table[one[0]][0] <= other[1] and table[one[1]][1] >= other[0]
-
 
 Weights = tuple[Mapping[int, int | Fraction], Mapping[int, int | Fraction]]
 """Weights of the sums of the first and of the second row, by output."""
@@ -325,14 +252,10 @@ class PairSpace:
     ) -> None:
         self.trees, self.exponent, self.unit = trees, exponent, Fraction(2) ** exponent
         self.n_outputs = 2 if has_two_needs else 1
-        columns = sorted(trees.box)
-        self.place = {column: number for number, column in enumerate(columns)}
-        box = np.array([trees.box[column] for column in columns], dtype=np.int64)
-        self._tree: list[int] = []
-        self._gains: list[tuple[int, ...]] = []
-        self._entries: list[tuple[int, int, int, int]] = []
+        box = np.array([trees.box[column] for column in sorted(trees.box)], dtype=np.int64)
+        gains: list[tuple[int, ...]] = []
+        found: list[list[tuple[int, dict[int, Range]]]] = []
         self.lone = [0] * self.n_outputs
-        self._n_trees = 0
         largest_sum = 0  # of all trees' largest gains, whatever their signs
         for tree, output in enumerate(ensemble.trees.tree_output.tolist()):
             is_idle = output >= 0 and all(output not in part for part in weights)
@@ -340,34 +263,33 @@ class PairSpace:
             if is_same or (is_idle and not has_all_trees):
                 continue
             known: dict[tuple[int, int], tuple[int, ...]] = {}
-            leaves = []
+            first = len(gains)
+            found.append([])
             for pair in trees.leaves(tree):
                 key = pair.one, pair.other
                 if key not in known:
                     known[key] = self._gains_of(ensemble, weights, output, pair)
-                leaves.append((pair.ranges, known[key]))
-            largest_sum += max(abs(part) for _, gains in leaves for part in gains)
-            self._add(leaves)
+                found[-1].append((len(gains), pair.ranges))
+                gains.append(known[key])
+            if len(gains) == first + 1:
+                self.lone = [a + b for a, b in zip(self.lone, gains[first], strict=True)]
+            largest_sum += max(abs(part) for own in gains[first:] for part in own)
         # Sound: with weights, gains of all trees together take as many bits as `Bounds` allows.
         fits = self.n_outputs * MOST_PARTS * largest_sum < LARGEST
         require(fits, "proof: the unit is too small for the model")
+        gains.append((0,) * self.n_outputs)  # of relations
         for feature, table in trees.relation.items():
             second = trees.column[feature]
             low, high = trees.box[feature]
-            self._add([
-                ({feature: (c, c), second: (max(table[c][0], low), min(table[c][1], high))},
-                 (0,) * self.n_outputs)
+            found.append([
+                (len(gains) - 1,
+                 {feature: (c, c), second: (max(table[c][0], low), min(table[c][1], high))})
                 for c in range(low, high + 1)
             ])  # fmt: skip
-        self.up = self.down = np.array(self._gains, np.int64).reshape(-1, self.n_outputs)
-        self.output = np.full(max(self._n_trees, 1), -1)
-        n = len(self._tree)
-        entries = np.array(self._entries, dtype=np.int64).reshape(-1, 4).T
-        pieces = Pieces(
-            np.zeros(n, np.int64), np.array(self._tree, np.int64), np.arange(n), *entries
-        )
+        self.up = self.down = np.array(gains, dtype=np.int64)
+        self.output = np.full(max(len(found), 1), -1)
         boxes = Boxes(box[np.newaxis, :, 0], box[np.newaxis, :, 1])
-        self.regions = Regions(boxes, pieces, self.output)
+        self.regions = Regions(boxes, pieces_of(found), self.output)
 
     def _gains_of(
         self, ensemble: Ensemble, weights: Weights, output: int, pair: Pair
@@ -383,17 +305,6 @@ class PairSpace:
         if self.n_outputs == 1:
             exact = [exact[0] + exact[1]]
         return tuple(math.ceil(part / self.unit) for part in exact)
-
-    def _add(self, leaves: list[tuple[dict[int, Range], tuple[int, ...]]]) -> None:
-        """Add a tree."""
-        if len(leaves) == 1:
-            self.lone = [a + b for a, b in zip(self.lone, leaves[0][1], strict=True)]
-        for ranges, gains in leaves:
-            piece = len(self._tree)
-            self._tree.append(self._n_trees)
-            self._gains.append(gains)
-            self._entries += [(piece, self.place[c], *cells) for c, cells in sorted(ranges.items())]
-        self._n_trees += 1
 
 
 PointCheck = Callable[[Ints, Ints], None]
