@@ -5,6 +5,7 @@ ways decide what the checker must say: enumeration tells whether an answer is tr
 (tests/unit/checker/dense.py) whether the bytes are a proof. Damage is re-signed.
 """
 
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterable
@@ -206,7 +207,11 @@ def _compare_with_tables(checker, query, header, record, kind, result, found) ->
         return
     stated = stated_query(query, header, record)
     assert stated is not None
-    claim = read_claim(record["evidence"], checker.forest)
+    values = np.array(record["values"], dtype=float)
+    claim = read_claim(record["evidence"], checker.forest, values)
+    label = checker.question.class_number(record["label"])
+    sides = checker.question.reach(record["row"], values.tolist(), label)
+    claim = dataclasses.replace(claim, **dict(sides))
     if claim.kind == "none":
         expected = claim.proof == b""
     else:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from treeproof.errors import CertificateRejected, InvalidInput
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows, accept_real_rows
 from treeproof.model.ensemble import Ensemble, FloatArray
+from treeproof.model.rows import row_hash
 
 EXACT_WITHIN = 2.0**-39
 """Part of a cost by which bounds that are called exact may differ."""
@@ -184,17 +185,17 @@ class RunChecker:
         self.question.check_row_number(row.row)
         case.kind, case.radius = self._claimed_set(row)
         case.has_witness = row.verdict == "falsified" or _number(row.upper) < math.inf
+        stated = row.values if row.values is not None else case.values
+        own = case.own = None if stated is None else np.array(stated, dtype=np.float64)
+        same = case.values is None or (own is not None and _same(own, np.asarray(case.values)))
+        require(same, "claim: it is about another row")
         text = "none: no evidence" if row.evidence is None else row.evidence
         if text.startswith("none: "):
             case.unproved = text.removeprefix("none: ")
+        elif own is None:
+            raise CertificateRejected("record: evidence needs the values of the row")
         else:
-            case.claim = read_claim(text, self.forest)
-        stated = None if row.values is None else np.array(row.values, dtype=np.float64)
-        own = stated if case.claim is None else case.claim.row
-        for other in (stated, case.values):
-            same = other is None or (own is not None and _same(own, np.asarray(other)))
-            require(same, "claim: it is about another row")
-        case.own = own
+            case.claim = read_claim(text, self.forest, own)
         if row.witness is not None:
             case.point = np.array(row.witness, dtype=np.float64)
         elif case.claim is not None:
@@ -337,18 +338,16 @@ class RunChecker:
         require(is_own, f"record: the model's own label is {mine!r}")
 
     def _check_question(self, claim: Claim, case: _Case) -> None:
-        """Compare the claim's set and goal with the question of the run."""
+        """Complete the claim by the question of the run, and compare its goal with it."""
         question, goal, row = self.question, self.question.goal, case.row
         number = question.class_number(row.label)
-        reach = question.reach(row.row, claim.row, number)
         is_listed = self.tariff is not None and not self.tariff.rules
-        require(
-            (claim.kept is not None) == is_listed, "claim: it is not about this kind of question"
-        )
-        for name, numbers in reach if self.tariff is None else ():
-            stated = getattr(claim, name)
-            same = (stated if isinstance(stated, list) else [stated] * len(numbers)) == numbers
-            require(same, f"claim: '{name}' is not that of the question")
+        fits = (claim.kept is not None) == is_listed
+        require(fits, "claim: it is not about this kind of question")
+        sides: dict[str, Any] = dict(question.reach(row.row, claim.row.tolist(), number))
+        fits = claim.moves == (None if self.tariff is not None else row_hash(*sides.values()))
+        require(fits, "claim: it is about another question")
+        case.claim = replace(claim, **sides)
         if isinstance(goal, schema.KeepsLabel):
             wanted: Any = ("keep", number)
         elif isinstance(goal, schema.AvoidsTarget):

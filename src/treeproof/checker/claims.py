@@ -10,7 +10,7 @@ import math
 import struct
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
@@ -22,11 +22,10 @@ from treeproof.errors import CertificateRejected
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.links import argmax_labels, sigmoid_float64, smallest_true
+from treeproof.model.rows import row_hash
 
 PREFIX = "E1:"
 """The version of the format, with which the text of evidence begins."""
-SIDES = ("down", "up", "low", "high")
-"""How a claim says that features move."""
 LARGEST_RATIO = 128
 """Bytes of evidence for each byte of its packed form, at most, and 4096 more; no bombs."""
 
@@ -43,23 +42,23 @@ def require(condition: bool, message: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The set around a row, and what must hold there; one number stands for all features.
+    """The set around a row, and what must hold there.
 
-    `has_sides`: it says how features move, as those about costs and domains do not.
+    How features move, and the row itself, are the question's and the record's.
     """
 
     row: FloatArray
-    down: float | list[float]
-    up: float | list[float]
-    low: float | list[float]
-    high: float | list[float]
     kind: str
     radius: float
     goal: tuple[str, Any]
     proof: bytes
     n_packed: int
-    has_sides: bool = True
+    moves: str | None = None
     kept: list[Any] | None = None
+    down: list[float] = field(default_factory=list)
+    up: list[float] = field(default_factory=list)
+    low: list[float] = field(default_factory=list)
+    high: list[float] = field(default_factory=list)
 
 
 Kept = list[list[list[int | str] | int]]
@@ -68,29 +67,22 @@ the column that is 1, or values."""
 KEPT = msgspec.json.Decoder(Kept)
 """Made now, in one thread: see the end of schema.py."""
 
-Side = str | list[str]
-
 
 class _Fields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A claim as it is written.
+    """A claim as it is written: of a row, and of how far it may move, only a hash.
 
-    Of balls and boxes it says how features move. Where changes cost something, or are bound by a
-    domain, that is the question's: then it lists the atoms that the proof looks at, unless rules
-    divide these into parts.
+    Where changes cost something, or are bound by a domain, it lists the atoms that the proof looks
+    at, unless rules divide these into parts.
     """
 
     model: str
-    semantics: str
     row: str
+    moves: str | None = None
     set: Literal["none", "open", "closed", "box"]
     radius: str
     keep: int | None = None
     avoid: int | None = None
     within: tuple[str, str] | None = None
-    down: Side | None = None
-    up: Side | None = None
-    low: Side | None = None
-    high: Side | None = None
     kept: Kept | None = None
 
 
@@ -121,9 +113,9 @@ def opened(text: str) -> Opened:
     return Opened(payload[4:end], payload[end:], len(packed))
 
 
-def read_claim(text: str, forest: Forest) -> Claim:
-    """Open evidence and check that it speaks of this model and its arithmetic."""
-    evidence, n = opened(text), forest.ensemble.n_features
+def read_claim(text: str, forest: Forest, row: FloatArray) -> Claim:
+    """Open evidence and check that it speaks of this model, its arithmetic, and a row."""
+    evidence = opened(text)
     is_short = len(evidence.claim) <= longest_claim(forest)
     require(is_short, "evidence: the claim is too long for this model")
     try:
@@ -132,21 +124,20 @@ def read_claim(text: str, forest: Forest) -> Claim:
         goals = [(name, value) for name, value in goals if value is not None]
         require(len(goals) == 1, "claim: there must be one property")
         claim = Claim(
-            row=np.frombuffer(base64.b64decode(fields.row, validate=True), "<f8"),
-            **{name: _numbers(getattr(fields, name), n) for name in SIDES},
+            row=row,
             kind=fields.set,
             radius=float.fromhex(fields.radius),
             goal=goals[0],
             proof=evidence.proof,
             n_packed=evidence.n_packed,
-            has_sides=any(getattr(fields, name) is not None for name in SIDES),
+            moves=fields.moves,
             kept=fields.kept,
         )
     except (ValueError, OverflowError, RecursionError) as error:
         raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
     require(fields.model == forest.ensemble.fingerprint, "claim: it is about another model")
-    require(fields.semantics == forest.semantics, "claim: other numeric semantics")
-    require(len(claim.row) == n, "claim: one value per feature")
+    require(len(row) == forest.ensemble.n_features, "record: one value per feature")
+    require(fields.row == row_hash(row), "claim: it is about another row")
     require(claim.radius >= 0.0, "claim: the radius must be a number >= 0")
     return claim
 
@@ -154,15 +145,6 @@ def read_claim(text: str, forest: Forest) -> Claim:
 def longest_claim(forest: Forest) -> int:
     """Bytes of a claim that lists atoms, at most."""
     return 4096 + 256 * forest.ensemble.n_features + 64 * len(forest.keys)
-
-
-def _numbers(texts: Side | None, n: int) -> float | list[float]:
-    if texts is None:
-        return 0.0
-    if isinstance(texts, str):
-        return float.fromhex(texts)
-    require(len(texts) == n, "claim: one number per feature")
-    return [float.fromhex(text) for text in texts]
 
 
 @dataclass(frozen=True, slots=True)

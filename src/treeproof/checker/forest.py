@@ -86,12 +86,7 @@ class Forest:
         self.output, self.n_outputs = ensemble.trees.tree_output, ensemble.n_outputs
         vars(self).update(_tables(ensemble))
         self.unit = Fraction(2) ** self.exponent
-        aggregation, decision = ensemble.aggregation, ensemble.decision
         self.most_units = _most_units(ensemble, self.unit, self.bits)
-        self.semantics = (
-            f"{ensemble.input_precision} rows; {aggregation.precision} sums, {aggregation.finish};"
-            f" {decision.kind}, {decision.link}, cut {float(decision.cut).hex()}, ties to the first"
-        )
 
     def cuts(self, feature: int) -> FloatArray:
         """Thresholds of a feature in order."""
@@ -163,7 +158,7 @@ class Forest:
         moves = ~np.isnan(x)
         x[~moves] = 0.0
         down, up, least, most = (
-            per_feature([getattr(claim, name) for claim in claims], rows.shape[1])[:, tested]
+            np.array([getattr(claim, name) for claim in claims])[:, tested]
             for name in ("down", "up", "low", "high")
         )
         first, last = self.count(tested, least), self.count(tested, most)
@@ -305,13 +300,6 @@ def compare_ratio(ratio: tuple[int, int], number: float) -> int:
     n, d = number.as_integer_ratio()
     left, right = ratio[0] * d, n * ratio[1]
     return (left > right) - (left < right)
-
-
-def per_feature(values: list[float | list[float]], n: int) -> FloatArray:
-    """One row of n numbers for each entry; entries may be one number for all."""
-    if all(isinstance(entry, float) for entry in values):
-        return np.broadcast_to(np.array(values)[:, np.newaxis], (len(values), n))
-    return np.array([[entry] * n if isinstance(entry, float) else entry for entry in values])
 
 
 def _most_units(ensemble: Ensemble, unit: Fraction, bits: int) -> int:

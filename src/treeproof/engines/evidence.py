@@ -6,7 +6,6 @@ in docs/reference/evidence.md, and read by `treeproof.checker`, which shares no 
 """
 
 import base64
-import json
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from treeproof.checker import RunChecker
 from treeproof.engines.base import Budget
 from treeproof.engines.batches import batch_of, forest_of, single_constraints
-from treeproof.engines.priced_evidence import Division, claim_text, record_part, within
+from treeproof.engines.priced_evidence import Division, record_part, within
 from treeproof.kernels.core.emulation import Conjunction
 from treeproof.kernels.core.plain import turns
 from treeproof.kernels.core.status import (
@@ -34,6 +33,7 @@ from treeproof.kernels.exact.proof import RecordLimits, record_batch
 from treeproof.kernels.exact.row import Alternatives
 from treeproof.model import evaluate
 from treeproof.model.ensemble import ZERO_IS_MISSING, Ensemble, FloatArray
+from treeproof.model.rows import row_hash
 from treeproof.model.sums import proof_exponent
 from treeproof.prediction import accumulators, in_slices, thread_count
 from treeproof.query.constraints import LABEL_CHANGES, LABEL_IS_TARGET
@@ -107,7 +107,8 @@ def record_evidence(
         recorder.run(record_by_cliques, CLIQUE_NODES)
         recorder.run(record_batch)
     outcomes.statistics["evidence_seconds"] = recorder.seconds
-    write = _claim_writer(query, claimed, radius)
+    is_box, atoms = not query.reach.is_ball, [""] * len(query)
+    write = _claim_writer(query, claimed, radius, is_box=is_box, atoms=atoms)
     _write_evidence(outcomes, claimed, recorder.status, recorder.records, write)
 
 
@@ -146,16 +147,7 @@ def _record_costs(
             seconds[row] = columns[1].sum()
             records[row] = division.written(found)
     outcomes.statistics["evidence_seconds"] = seconds
-    head = json.dumps(
-        {"model": query.ensemble.fingerprint, "semantics": _semantics(query.ensemble)},
-        separators=(",", ":"),
-    )[:-1]
-    properties, kinds = _properties(query), _kinds(is_box=pricing.is_box)
-
-    def write(row: int) -> bytes:
-        kind, end = kinds[int(claimed[row])], float(radius[row])
-        return claim_text(f"{head},{properties[row]}", query.rows[row], kind, end, atoms[row])
-
+    write = _claim_writer(query, claimed, radius, is_box=pricing.is_box, atoms=atoms)
     _write_evidence(outcomes, claimed, status, records, write)
 
 
@@ -351,54 +343,27 @@ def _alternatives(query: Query) -> Alternatives:
     )
 
 
-def _semantics(ensemble: Ensemble) -> str:
-    """The numeric semantics of a model in one line; the checker writes the same line itself."""
-    aggregation, decision = ensemble.aggregation, ensemble.decision
-    return (
-        f"{ensemble.input_precision} rows; {aggregation.precision} sums, {aggregation.finish};"
-        f" {decision.kind}, {decision.link}, cut {float(decision.cut).hex()}, ties to the first"
-    )
-
-
 def _claim_writer(
-    query: Query, claimed: NDArray[np.int64], radius: FloatArray
+    query: Query, claimed: NDArray[np.int64], radius: FloatArray, *, is_box: bool, atoms: list[str]
 ) -> Callable[[int], bytes]:
-    """Return a function that writes the claim of a row as JSON."""
-    ensemble, reach = query.ensemble, query.reach
-    common = {
-        "model": ensemble.fingerprint,
-        "semantics": _semantics(ensemble),
-        "down": _numbers(reach.down),
-        "up": _numbers(reach.up),
-    }
-    head = json.dumps(common, separators=(",", ":"))[:-1]
-    sides = [_side_writer(side) for side in (reach.low, reach.high)]
-    properties, kinds = _properties(query), _kinds(is_box=not reach.is_ball)
+    """Return a function that writes the claim of a row as JSON.
+
+    atoms  of rows with costs, what their proofs look at; empty where these tell themselves
+    """
+    properties, kinds, reach = _properties(query), _kinds(is_box=is_box), query.reach
 
     def write(row: int) -> bytes:
-        values = base64.b64encode(query.rows[row].tobytes()).decode()
         kind, end = kinds[int(claimed[row])], float(radius[row])
-        text = (
-            f'{head},"low":{sides[0](row)},"high":{sides[1](row)},"set":"{kind}",'
-            f'"radius":"{end.hex()}",{properties[row]},"row":"{values}"}}'
-        )
-        return text.encode()
+        more = f',"kept":{atoms[row]}' if atoms[row] else ""
+        if query.pricing is None:
+            sides = reach.down, reach.up, reach.low[row], reach.high[row]
+            more = f',"moves":"{row_hash(*sides)}"'
+        return (
+            f'{{"model":"{query.ensemble.fingerprint}","row":"{row_hash(query.rows[row])}",'
+            f'"set":"{kind}","radius":"{end.hex()}",{properties[row]}{more}}}'
+        ).encode()
 
     return write
-
-
-def _numbers(values: FloatArray) -> Any:
-    """Exact numbers as text; one for all where they agree."""
-    texts = [float(value).hex() for value in np.unique(values)]
-    return texts[0] if len(texts) == 1 else [float(value).hex() for value in values]
-
-
-def _side_writer(side: FloatArray) -> Any:
-    """Write one row of a bound as JSON; a bound that all rows share is written once."""
-    if side.strides[0] == 0 or np.all(side == side[0]):
-        shared = json.dumps(_numbers(side[0]), separators=(",", ":"))
-        return lambda row: shared
-    return lambda row: json.dumps(_numbers(side[row]), separators=(",", ":"))
 
 
 def _properties(query: Query) -> list[str]:

@@ -1,3 +1,4 @@
+import dataclasses
 import math
 from bisect import bisect_right
 from fractions import Fraction
@@ -44,7 +45,10 @@ def sums_of_claims(n: int, sizes: tuple = (SMALL, MANY_TREES, DEEP)):
         for record in records:
             if not record["evidence"] or (query.ensemble.trees.flags & ZERO_IS_MISSING).any():
                 continue
-            claim = read_claim(record["evidence"], checker.forest)
+            values = np.array(record["values"], dtype=float)
+            claim = read_claim(record["evidence"], checker.forest, values)
+            sides = checker.question.reach(record["row"], values.tolist(), -1)
+            claim = dataclasses.replace(claim, **dict(sides))
             # A wide ball around the row: more to bound than the small one that was proved.
             kind, radius = "closed", float(rng.choice([0.1, 0.3, 1.0]))
             box = cell_box(checker.forest, claim, kind, radius)
