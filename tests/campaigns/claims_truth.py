@@ -217,7 +217,7 @@ def falsehoods(
     ):
         return ["question: arithmetic or labels"]
     meaning = meanings[arithmetic]
-    if record.get("values") is None and record.get("evidence") is None:
+    if record.get("values") is None:
         return [] if record["verdict"] == "unknown" else ["row: nobody knows which"]
     values = values_of(record)
     cast = evaluate.cast_rows(meaning.ensemble, np.array([values]))
