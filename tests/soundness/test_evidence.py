@@ -5,7 +5,6 @@ ways decide what the checker must say: enumeration tells whether an answer is tr
 (tests/unit/checker/dense.py) whether the bytes are a proof. Damage is re-signed.
 """
 
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterable
@@ -24,6 +23,7 @@ from tests.unit.checker.certificates import (
     MANY_TREES,
     Record,
     checker_of,
+    claim_of,
     damaged,
     random_run,
     run_of,
@@ -31,7 +31,6 @@ from tests.unit.checker.certificates import (
 )
 from tests.unit.checker.provers import cell_box
 from treeproof.checker import RunChecker
-from treeproof.checker.claims import read_claim
 from treeproof.engines import evidence
 from treeproof.engines.registry import engine_named
 from treeproof.model import evaluate
@@ -207,11 +206,7 @@ def _compare_with_tables(checker, query, header, record, kind, result, found) ->
         return
     stated = stated_query(query, header, record)
     assert stated is not None
-    values = np.array(record["values"], dtype=float)
-    claim = read_claim(record["evidence"], checker.forest, values)
-    label = checker.question.class_number(record["label"])
-    sides = checker.question.reach(record["row"], values.tolist(), label)
-    claim = dataclasses.replace(claim, **dict(sides))
+    claim = claim_of(checker, record)
     if claim.kind == "none":
         expected = claim.proof == b""
     else:

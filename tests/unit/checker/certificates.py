@@ -13,6 +13,7 @@ import numpy as np
 
 from tests.strategies import Case, Sizes, random_case
 from treeproof.checker import RunChecker
+from treeproof.checker.claims import Claim, read_claim
 from treeproof.engines.base import Budget
 from treeproof.engines.exact import ExactEngine
 from treeproof.model import evaluate
@@ -104,6 +105,15 @@ def with_row(record: Record, change: Callable[[np.ndarray], None]) -> Record:
     return record | {
         "values": stated, "evidence": packed(claim | {"row": row_hash(values)}, proof)
     }  # fmt: skip
+
+
+def claim_of(checker: RunChecker, record: Record) -> Claim:
+    """The claim of a record's evidence, with how the row may move by the question."""
+    values = np.array(record["values"], dtype=np.float64)
+    claim = read_claim(record["evidence"], checker.forest, values)
+    label = checker.question.class_number(record["label"])
+    sides = checker.question.reach(record["row"], values.tolist(), label)
+    return dataclasses.replace(claim, **dict(sides))
 
 
 def damaged(rng: np.random.Generator, records: list[Record], number: int) -> tuple[str, Record]:

@@ -1,4 +1,3 @@
-import dataclasses
 import math
 from bisect import bisect_right
 from fractions import Fraction
@@ -8,7 +7,13 @@ import numpy as np
 import pytest
 
 from tests.strategies import SMALL
-from tests.unit.checker.certificates import DEEP, MANY_TREES, checker_of, random_run
+from tests.unit.checker.certificates import (
+    DEEP,
+    MANY_TREES,
+    checker_of,
+    claim_of,
+    random_run,
+)
 from tests.unit.checker.dense import DenseSums, cells_of
 from tests.unit.checker.provers import (
     bounds_of,
@@ -20,7 +25,7 @@ from tests.unit.checker.provers import (
 )
 from tests.unit.checker.test_forest import forests, whole
 from treeproof.checker.arrays import ranges
-from treeproof.checker.claims import Way, read_claim, ways_of
+from treeproof.checker.claims import Way, ways_of
 from treeproof.checker.forest import Forest
 from treeproof.checker.proofs import Bounds, Record
 from treeproof.checker.regions import rounding_errors
@@ -45,10 +50,7 @@ def sums_of_claims(n: int, sizes: tuple = (SMALL, MANY_TREES, DEEP)):
         for record in records:
             if not record["evidence"] or (query.ensemble.trees.flags & ZERO_IS_MISSING).any():
                 continue
-            values = np.array(record["values"], dtype=float)
-            claim = read_claim(record["evidence"], checker.forest, values)
-            sides = checker.question.reach(record["row"], values.tolist(), -1)
-            claim = dataclasses.replace(claim, **dict(sides))
+            claim = claim_of(checker, record)
             # A wide ball around the row: more to bound than the small one that was proved.
             kind, radius = "closed", float(rng.choice([0.1, 0.3, 1.0]))
             box = cell_box(checker.forest, claim, kind, radius)
