@@ -247,7 +247,7 @@ def random_rules(rng: np.random.Generator, case: Case, n_rules: int) -> list[str
     return found
 
 
-_NUMBER = re.compile(r"(?<!\[)\b(\d+(?:\.\d+)?)\b(?!\])")
+_NUMBER = re.compile(r"(?<!\[)\b(\d+(?:\.\d+)?(?:e[-+]?\d+)?)\b(?!\])")
 
 
 def obeys(text: str, row: NDArray[np.float64]) -> bool:

@@ -1,17 +1,18 @@
 """Repeat the paper's tables and figures: ``python -m experiments.paper [PAGE ...]``.
 
-Pages go to ``experiments/results``; experiments/README.md says where the data go and what they look
-like. Every finished row is kept in ``experiments/.cache``, so that a run can be stopped and goes on
-where it was, or be given more time for the slow methods.
+Pages go to ``experiments/results``, or where ``--out`` says; experiments/README.md says where the
+data go and what they look like. Every finished row is kept in ``experiments/.cache``, so that a run
+can be stopped and goes on where it was, or be given more time for the slow methods.
 """
 
 import argparse
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from experiments.paper import figures, tables
 from experiments.paper.measuring import Budget
-from experiments.paper.pages import Page
+from experiments.paper.pages import RESULTS, Page
 from experiments.paper.printed import DATASETS
 
 Make = Callable[[list[str], Budget], Page]
@@ -45,6 +46,8 @@ def main() -> int:
         value = getattr(usual, name.replace("-", "_"))
         shown = f"{words} (default: {value:g})"
         parser.add_argument(f"--{name}", type=type(value), default=value, help=shown)
+    words = "folder of the pages; the results of the repository stay as they are with another one"
+    parser.add_argument("--out", type=Path, default=RESULTS, help=words)
     options = parser.parse_args()
     names = options.data.split(",") if options.data else list(DATASETS)
     unknown = [page for page in options.pages if page not in PAGES]
@@ -53,7 +56,7 @@ def main() -> int:
         parser.error(f"pages are {', '.join(PAGES)}; data {', '.join(DATASETS)}; got {unknown[0]}")
     budget = Budget(options.rows, options.equal, options.seconds, options.row_seconds)
     for page in options.pages or PAGES:
-        saved = PAGES[page](names, budget).save(page)
+        saved = PAGES[page](names, budget).save(page, options.out)
         print(f"saved {saved}", flush=True)
     return 0
 

@@ -25,12 +25,12 @@ class Page:
     pictures: dict[str, "Figure"] = field(default_factory=dict)
     csv: list[list[str]] = field(default_factory=list)
 
-    def save(self, name: str) -> Path:
+    def save(self, name: str, folder: Path = RESULTS) -> Path:
         """Write the page and its pictures; returns where."""
-        RESULTS.mkdir(exist_ok=True)
+        folder.mkdir(exist_ok=True, parents=True)
         parts = [f"# {self.title}", *self.parts]
         for picture, figure in self.pictures.items():
-            figure.savefig(RESULTS / picture, dpi=110)
+            figure.savefig(folder / picture, dpi=110)
             parts.append(f"![{self.title}]({picture})")
         parts.append(
             f"treeproof {treeproof.__version__}, Python {platform.python_version()},"
@@ -38,8 +38,8 @@ class Page:
         )
         if self.csv:
             lines = "\n".join(",".join(line) for line in self.csv)
-            (RESULTS / f"{name}.csv").write_text(lines + "\n")
-        path = RESULTS / f"{name}.md"
+            (folder / f"{name}.csv").write_text(lines + "\n")
+        path = folder / f"{name}.md"
         path.write_text("\n\n".join(part.rstrip() for part in parts) + "\n")
         return path
 

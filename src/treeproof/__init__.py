@@ -28,9 +28,11 @@ if TYPE_CHECKING:
         feature_radius,
         largest_change,
         load,
+        prepare,
         prove,
         radius,
         reasons,
+        recourse,
         score_range,
         unimportant_features,
         verify,
@@ -73,11 +75,13 @@ if TYPE_CHECKING:
     from treeproof.results.reasons import Reasons
     from treeproof.results.reasons import Reasons as AnchorResults
     from treeproof.results.results import Results
+    from treeproof.results.row_answer import RowAnswer
     from treeproof.results.run_file import load_results
     from treeproof.runs.frames import FrameMapper
     from treeproof.runs.merge import merge_runs
     from treeproof.runs.runner import Run, run
     from treeproof.runs.scorer import RobustnessScorer
+    from treeproof.search.question import PreparedQuestion
     from treeproof.training import least_robust_error, robust_refit
 
 __version__ = "0.2.0.dev0"
@@ -109,11 +113,13 @@ __all__ = [
     "Monotone",
     "NoEffectWarning",
     "PaperProtocol",
+    "PreparedQuestion",
     "PropertyResult",
     "Reasons",
     "Redundant",
     "Results",
     "RobustnessScorer",
+    "RowAnswer",
     "Run",
     "ScoreBounds",
     "ScoreChange",
@@ -145,9 +151,11 @@ __all__ = [
     "merge_runs",
     "milp",
     "multilevel",
+    "prepare",
     "prove",
     "radius",
     "reasons",
+    "recourse",
     "robust_refit",
     "run",
     "score_range",
@@ -166,9 +174,11 @@ _HOMES = {
         "feature_radius",
         "largest_change",
         "load",
+        "prepare",
         "prove",
         "radius",
         "reasons",
+        "recourse",
         "score_range",
         "unimportant_features",
         "verify",
@@ -204,11 +214,13 @@ _HOMES = {
     "treeproof.results.properties": ("PropertyResult", "ScoreBounds"),
     "treeproof.results.reasons": ("AnchorResults=Reasons", "Reasons"),
     "treeproof.results.results": ("Results",),
+    "treeproof.results.row_answer": ("RowAnswer",),
     "treeproof.results.run_file": ("load_results",),
     "treeproof.runs.frames": ("FrameMapper",),
     "treeproof.runs.merge": ("merge_runs",),
     "treeproof.runs.runner": ("Run", "run"),
     "treeproof.runs.scorer": ("RobustnessScorer",),
+    "treeproof.search.question": ("PreparedQuestion",),
     "treeproof.training": ("least_robust_error", "robust_refit"),
 }
 """Where lazily imported names live; an engine is the public name of its class."""
@@ -232,4 +244,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

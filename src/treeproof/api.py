@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 from treeproof.errors import InvalidInput, UnsupportedQuery, nearest
 from treeproof.prediction import Model
@@ -13,7 +13,17 @@ from treeproof.query.arithmetic import Arithmetic, rename_domain, takes_domain
 from treeproof.query.domain import Domain
 from treeproof.query.goals import Goal
 from treeproof.query.paper_protocol import PaperProtocol
-from treeproof.query.perturbations import Ball, Box, LInf, PerFeature, is_priced
+from treeproof.query.perturbations import (
+    All,
+    Ball,
+    Box,
+    LInf,
+    PerFeature,
+    as_perturbation,
+    is_priced,
+    refuse_as_labels,
+)
+from treeproof.results.columns import source_of
 from treeproof.results.results import Results
 
 if TYPE_CHECKING:
@@ -25,6 +35,7 @@ if TYPE_CHECKING:
     from treeproof.results.reasons import Reasons
     from treeproof.search.progress import Progress
     from treeproof.search.proving import Inquiry
+    from treeproof.search.question import PreparedQuestion
 
 
 LIMITS = ("time_limit_s", "node_limit", "memory_limit_mb")
@@ -58,12 +69,6 @@ class AskOptions(RowOptions, total=False):
     """The same, where proofs can be kept."""
 
     evidence: bool
-
-
-class ShownOptions(AskOptions, total=False):
-    """The same, and how progress is shown; `verify` explains them."""
-
-    progress: Progress
 
 
 class AnchorOptions(TypedDict, total=False):
@@ -149,15 +154,23 @@ def load(
     return Model(load_ensemble(source, options=given, self_test=self_test))
 
 
+@takes_domain
 def verify(
     model: Any,
     X: Any,
     y: Any = None,
-    perturbation: Ball | Box | None = None,
+    perturbation: float | Ball | Box | None = None,
     *,
     engine: str | Engine = "exact",
+    goal: Goal | None = None,
+    arithmetic: Arithmetic = "float64",
+    attacker_class: Any = None,
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    evidence: bool = False,
     n_jobs: int = 1,
-    **options: Unpack[ShownOptions],
+    progress: Progress = False,
 ) -> Results:
     """Decide for every row whether the claim holds everywhere in a set around it.
 
@@ -170,50 +183,45 @@ def verify(
     y : array-like of shape (n_rows,), optional
         Labels that the rows should have, as the model's library reports them; by default the
         model's own labels.
-    perturbation : LInf, L1, L2, L0, Cost or Box
-        How a row may change, with a radius or budget.
+    perturbation : float, LInf, L1, L2, L0, Cost, All or Box
+        How a row may change, with a radius or budget; a number is the radius of a plain LInf.
     engine : str or engine
         Name of an engine, or one with options such as ``multilevel(T=2, L=1)``.
+    goal : KeepsLabel, AvoidsTarget, ScoreWithin or ScoreChange, optional
+        What must hold; by default the label is kept.
+    arithmetic : {"float64", "real"}
+        What rows are: doubles, which the deployed model rounds to its own input precision first, or
+        real numbers compared with its thresholds, as in the literature. For models that take
+        doubles as they are, both are the same.
+    attacker_class : label, optional
+        Only rows of this class are attacked; all others stay as they are.
+    time_limit_s, node_limit, memory_limit_mb : float, int, float
+        Limits per row; a row that needs more is 'unknown'.
+    evidence : bool
+        Prove every answer once more, on record, for ``treeproof check``; limits hold for each.
     n_jobs : int
         Threads over rows; -1 for all cores.
-    **options
-        What else is asked, and how long it may take:
-
-        * ``goal`` (`KeepsLabel`, `AvoidsTarget`, `ScoreWithin` or `ScoreChange`): what must hold;
-          by default the label is kept.
-        * ``arithmetic`` ("float64" or "real"): what rows are: doubles (the default), which the
-          deployed model rounds to its own input precision first, or real numbers compared with its
-          thresholds, as in the literature. For models that take doubles as they are, both are the
-          same.
-        * ``attacker_class``: only rows of this class are attacked; all others stay as they are.
-        * ``time_limit_s``, ``node_limit``, ``memory_limit_mb``: limits per row; a row that needs
-          more is 'unknown'. By default only memory is limited, to 4096 MB.
-        * ``evidence`` (bool): prove every answer once more, on record, for ``treeproof check``;
-          limits hold for each.
-        * ``progress`` (bool or callable): show a bar of the rows that are answered, by tqdm where
-          it is installed, or call a function with their number and that of all rows.
+    progress : bool or callable
+        Show a bar of the rows that are answered, by tqdm where it is installed, or call a function
+        with their number and that of all rows.
 
     Returns
     -------
     Results
         Verdict, bounds and witness of every row.
     """
-    from treeproof.search.question import Question
-
-    refuse_others("verify", options, ShownOptions)
-    if perturbation is None:
-        raise InvalidInput("'perturbation' must say how rows may change, such as LInf(0.1).")
-    if isinstance(perturbation, Ball) and perturbation.eps is None:
-        name = type(perturbation).__name__
-        raise InvalidInput(
-            f"To verify, {name} must have a radius, such as {name}(0.1). Got none."
-            " Ask treeproof.radius for the radius itself."
-        )
-    progress = options.pop("progress", False)
-    question = Question(kind="verify", perturbation=perturbation, engine=engine, **options)  # type: ignore[misc] # popped
-    return question.answer(loaded(model), X, y, n_jobs=n_jobs, progress=progress)
+    refuse_as_labels(y)
+    question = prepare(
+        "verify", model, perturbation, engine=engine, goal=goal, arithmetic=arithmetic,
+        attacker_class=attacker_class, time_limit_s=time_limit_s, node_limit=node_limit,
+        memory_limit_mb=memory_limit_mb, evidence=evidence,
+    )  # fmt: skip
+    found = question.ask(X, y, n_jobs=n_jobs, progress=progress)
+    found.source = source_of(X)
+    return found
 
 
+@takes_domain
 def radius(
     model: Any,
     X: Any,
@@ -222,8 +230,15 @@ def radius(
     *,
     engine: str | Engine = "exact",
     search: PaperProtocol | None = None,
+    goal: Goal | None = None,
+    arithmetic: Arithmetic = "float64",
+    attacker_class: Any = None,
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    evidence: bool = False,
     n_jobs: int = 1,
-    **options: Unpack[ShownOptions],
+    progress: Progress = False,
 ) -> Results:
     """Find the minimal perturbation of every row, or its cheapest change.
 
@@ -238,27 +253,166 @@ def radius(
         Name of an engine, or one with options. Bounding engines give lower bounds.
     search : PaperProtocol, optional
         Search as the paper does, in ten steps, instead of exactly.
-    n_jobs, **options
-        See `verify`: ``goal``, ``arithmetic``, ``attacker_class``, ``time_limit_s``,
-        ``node_limit``, ``memory_limit_mb`` (limits count over all radii that are tried for a row),
-        ``evidence`` and ``progress``.
+    goal, arithmetic, attacker_class
+        See `verify`.
+    time_limit_s, node_limit, memory_limit_mb : float, int, float
+        Limits per row; they count over all radii that are tried for it.
+    evidence, n_jobs, progress
+        See `verify`.
 
     Returns
     -------
     Results
         Lower and upper bound of every row; equal, and `exact`, where the search was closed.
     """
-    from treeproof.search.question import Question
+    refuse_as_labels(y)
+    question = prepare(
+        "radius", model, perturbation, engine=engine, search=search, goal=goal,
+        arithmetic=arithmetic, attacker_class=attacker_class, time_limit_s=time_limit_s,
+        node_limit=node_limit, memory_limit_mb=memory_limit_mb, evidence=evidence,
+    )  # fmt: skip
+    found = question.ask(X, y, n_jobs=n_jobs, progress=progress)
+    found.source = source_of(X)
+    return found
 
-    refuse_others("radius", options, ShownOptions)
-    ball = _without_radius(perturbation, "LInf(scale=...)")
-    if search is not None and not isinstance(search, PaperProtocol):
-        raise InvalidInput(f"'search' must be a PaperProtocol() or left out. Got {search!r}.")
-    if search is not None and is_priced(ball):
+
+def prepare(
+    kind: Literal["verify", "radius"],
+    model: Any,
+    perturbation: float | Ball | Box | None = None,
+    *,
+    engine: str | Engine = "exact",
+    search: PaperProtocol | None = None,
+    goal: Goal | None = None,
+    arithmetic: Arithmetic = "float64",
+    attacker_class: Any = None,
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    evidence: bool = False,
+) -> PreparedQuestion:
+    """Prepare a question that is asked again and again: in a service, a loop or a notebook.
+
+    Model, perturbation and options are resolved once; the answers are those of `verify` and
+    `radius`, bit for bit.
+
+    Parameters
+    ----------
+    kind : {"verify", "radius"}
+        Which of the two is asked for.
+    model, perturbation
+        See `verify` and `radius`.
+    engine, search, goal, arithmetic, attacker_class
+        See `verify` and `radius`.
+    time_limit_s, node_limit, memory_limit_mb, evidence
+        See `verify` and `radius`.
+
+    Returns
+    -------
+    PreparedQuestion
+        Its method `ask` takes rows, one or many.
+
+    Examples
+    --------
+    >>> import treeproof as tp
+    >>> question = tp.prepare("radius", "model.treeproof")  # doctest: +SKIP
+    >>> question.ask(X[:1], y[:1]).lower  # doctest: +SKIP
+    """
+    from treeproof.search.question import PreparedQuestion, Question
+
+    asked: Any = perturbation if kind == "radius" else as_perturbation(perturbation)
+    if kind == "radius":
+        asked = _without_radius(cast("Ball | None", asked), "LInf(scale=...)", "treeproof.verify")
+    elif kind != "verify":
+        raise InvalidInput(f"'kind' must be 'verify' or 'radius'. Got {kind!r}.")
+    elif asked is None:
+        raise InvalidInput("'perturbation' must say how rows may change, such as 0.1.")
+    elif isinstance(asked, Ball) and asked.eps is None:
+        name = type(asked).__name__
+        raise InvalidInput(
+            f"To verify, {name} must have a radius, such as {name}(0.1). Got none."
+            " Ask treeproof.radius for the radius itself."
+        )
+    if search is not None and (kind == "verify" or not isinstance(search, PaperProtocol)):
+        raise InvalidInput(
+            "'search' must be a PaperProtocol(), for radii, or left out."
+            f" Got {search!r} to {'verify' if kind == 'verify' else 'find radii'}."
+        )
+    if search is not None and is_priced(asked):
         raise UnsupportedQuery("The paper's search is about plain LInf balls. Leave out 'search'.")
-    progress = options.pop("progress", False)
-    question = Question(kind="radius", perturbation=ball, engine=engine, search=search, **options)  # type: ignore[misc] # popped
-    return question.answer(loaded(model), X, y, n_jobs=n_jobs, progress=progress)
+    question = Question(
+        kind=kind, perturbation=asked, engine=engine, search=search, goal=goal,
+        arithmetic=arithmetic, attacker_class=attacker_class, time_limit_s=time_limit_s,
+        node_limit=node_limit, memory_limit_mb=memory_limit_mb, evidence=evidence,
+    )  # fmt: skip
+    return PreparedQuestion(question, loaded(model))
+
+
+def recourse(
+    model: Any,
+    X: Any,
+    wanted: Any,
+    perturbation: Ball,
+    *,
+    n_ways: int = 1,
+    step: Mapping[Any, float] | None = None,
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    n_jobs: int = 1,
+    progress: Progress = False,
+) -> Results:
+    """Find the cheapest ways to the wanted decision, for every row that does not get it.
+
+    Parameters
+    ----------
+    model : Model, model object or path
+        A loaded model, or anything that `load` takes.
+    X : array-like or data frame of shape (n_rows, n_features)
+        Rows; those that the model decides as wanted are left out.
+    wanted : object
+        The class that a way must lead to.
+    perturbation : LInf, L1, L2, L0 or Cost
+        What people can change, and what that costs them. A radius or budget says what they can
+        afford; dearer ways are given all the same, and counted apart.
+    n_ways : int
+        Give so many different ways to each row, if they exist: each next one is the cheapest that
+        leaves some feature of each earlier one as it is.
+    step : dict, optional
+        Steps of features, by name or number: values that change become multiples of them, such as
+        ``{"amount": 100, "rate": 0.25}``. The cheapest ways in such numbers are found, not the
+        cheapest ways rounded.
+    time_limit_s, node_limit, memory_limit_mb
+        Limits for each question about a row, see `verify`.
+    n_jobs, progress
+        See `verify`.
+
+    Returns
+    -------
+    Results
+        One answer for each way, the first of a row with `way` 1. ``lower`` and ``upper`` bound the
+        least cost; a row without any way has one answer, with an infinite cost.
+    """
+    from treeproof.search.question import Question
+    from treeproof.search.recourse import Wishes, find_recourse
+
+    if not isinstance(perturbation, Ball) or isinstance(perturbation, All):
+        raise InvalidInput(
+            "'perturbation' must say what changes cost: an LInf, L1, L2, L0 or Cost."
+            f" Got {perturbation!r}."
+        )
+    question = Question(
+        kind="radius",
+        perturbation=perturbation,
+        time_limit_s=time_limit_s,
+        node_limit=node_limit,
+        memory_limit_mb=memory_limit_mb,
+    )
+    wishes = Wishes(wanted=wanted, n_ways=n_ways, step=step or {})
+    found = find_recourse(loaded(model), X, question, wishes, n_jobs=n_jobs, progress=progress)
+    source = source_of(X)
+    found.source = None if source is None else source.take(found.row)
+    return found
 
 
 @takes_domain
@@ -266,7 +420,7 @@ def unimportant_features(
     model: Any,
     X: Any,
     y: Any = None,
-    perturbation: Ball | Box | None = None,
+    perturbation: float | Ball | Box | None = None,
     *,
     goal: Goal | None = None,
     arithmetic: Arithmetic = "float64",
@@ -279,7 +433,7 @@ def unimportant_features(
     ----------
     model, X, y
         See `verify`.
-    perturbation : LInf, L1, L2, L0, Cost or Box, optional
+    perturbation : float, LInf, L1, L2, L0, Cost or Box, optional
         How far the one feature may move: within a radius or budget, or anywhere in a box; by
         default anywhere at all. A group of a domain is one feature.
     goal, arithmetic, n_jobs, progress
@@ -292,13 +446,14 @@ def unimportant_features(
     """
     from treeproof.search.features import scan_features
 
-    if isinstance(perturbation, Ball) and perturbation.eps is None:
-        name = type(perturbation).__name__
+    given = as_perturbation(perturbation)
+    if isinstance(given, Ball) and given.eps is None:
+        name = type(given).__name__
         raise InvalidInput(
             f"{name} must have a radius here, such as {name}(0.1). Got none."
             " Ask treeproof.feature_radius for the radius itself."
         )
-    moves = Box(-math.inf, math.inf) if perturbation is None else perturbation
+    moves = Box(-math.inf, math.inf) if given is None else given
     query = _query(model, X, y, moves, n_jobs, goal=goal, arithmetic=arithmetic)
     question = {"kind": "unimportant_features"}
     return scan_features(query, question, n_jobs=n_jobs, progress=progress)
@@ -343,7 +498,7 @@ def anchor_features(
     model: Any,
     X: Any,
     y: Any = None,
-    perturbation: LInf | Box | None = None,
+    perturbation: float | LInf | Box | None = None,
     *,
     engine: str | Engine = "exact",
     n_jobs: int = 1,
@@ -357,7 +512,7 @@ def anchor_features(
     ----------
     model, X, y
         See `verify`.
-    perturbation : LInf or Box, optional
+    perturbation : float, LInf or Box, optional
         How the other features may move; by default anywhere at all.
     engine : str or engine
         Engine that proves sets; complete ones also prove that no feature can be left out.
@@ -381,7 +536,8 @@ def anchor_features(
     from treeproof.search.reasons import Wanted, find_reasons
 
     refuse_others("anchor_features", options, AnchorOptions)
-    if isinstance(perturbation, LInf) and perturbation.eps is None:
+    moves = as_perturbation(perturbation)
+    if isinstance(moves, LInf) and moves.eps is None:
         raise InvalidInput("LInf must have a radius here, such as LInf(0.1). Got none.")
     chosen = engine_named(engine)
     budget = Budget(
@@ -389,7 +545,7 @@ def anchor_features(
         node_limit=options.pop("node_limit", 2**62),
     )
     progress = options.pop("progress", False)
-    query = _query_around(model, X, y, perturbation, n_jobs, **options)
+    query = _query_around(model, X, y, moves, n_jobs, **options)
     require_support(chosen, query)
     wanted = Wanted.of(query.ensemble)
     if isinstance(chosen, ExactEngine) and query.pricing is None:
@@ -404,7 +560,7 @@ def reasons(
     model: Any,
     X: Any,
     y: Any = None,
-    domain: Domain | LInf | Box | None = None,
+    domain: float | Domain | LInf | Box | None = None,
     *,
     minimum: bool = False,
     intervals: bool = False,
@@ -421,7 +577,7 @@ def reasons(
     ----------
     model, X, y
         See `verify`.
-    domain : Domain, Box or LInf, optional
+    domain : float, Domain, Box or LInf, optional
         Which values features can have; by default all numbers. Rows must lie in it. In a `Domain`,
         or a Box with one, a group of columns is one feature, and categories and missing values
         change as it says.
@@ -461,18 +617,19 @@ def reasons(
     from treeproof.search.reasons import Wanted, find_reasons
 
     refuse_others("reasons", options, ReasonOptions)
-    if isinstance(domain, LInf) and domain.eps is None:
+    moves = as_perturbation(domain)
+    if isinstance(moves, LInf) and moves.eps is None:
         raise InvalidInput("LInf must have a radius here, such as LInf(0.1). Got none.")
     given: dict[str, Any] = dict(options)
     limits = {name: given.pop(name) for name in LIMITS if name in given}
     asked = {name: given.pop(name) for name in ("goal", "arithmetic") if name in given}
     shared = {"n_jobs": n_jobs, "evidence": given.pop("evidence", False)}
     shared["progress"] = given.pop("progress", False)
-    if shared["evidence"] and isinstance(domain, LInf):
+    if shared["evidence"] and isinstance(moves, LInf):
         raise InvalidInput("'evidence' needs a domain that is a Box, or none. Got an LInf.")
-    if isinstance(domain, Domain):
-        domain = Box(-math.inf, math.inf, domain)
-    query = _query_around(model, X, y, domain, n_jobs, **asked)
+    if isinstance(moves, Domain):
+        moves = Box(-math.inf, math.inf, moves)
+    query = _query_around(model, X, y, moves, n_jobs, **asked)
     wanted = Wanted.of(query.ensemble, minimum=minimum, intervals=intervals, **given)
     if query.pricing is not None:
         return find_anchors(ExactEngine(), query, wanted, Budget(**limits), **shared)
@@ -494,7 +651,7 @@ class ProveOptions(TypedDict, total=False):
 def prove(
     model: Any,
     claim: Property,
-    domain: Box | LInf,
+    domain: float | Box | LInf,
     X: Any = None,
     **options: Unpack[ProveOptions],
 ) -> Any:
@@ -506,11 +663,11 @@ def prove(
         A loaded model, or anything that `load` takes.
     claim : Stable, Fair, Monotone, HighConfidence, Redundant, SmallNeighbourhood or ScoreRange
         The property.
-    domain : Box or LInf
-        The inputs: a `Box`; with rows, also an `LInf` with a radius. Inputs are doubles, which the
-        deployed model rounds to its own precision. Features that hold categories take the codes
-        that the model knows, within the box; around rows they stay as they are, unless they are
-        what the property changes.
+    domain : Box, LInf or float
+        The inputs: a `Box`; with rows, also an `LInf` with a radius, or that radius. Inputs are
+        doubles, which the deployed model rounds to its own precision. Features that hold
+        categories take the codes that the model knows, within the box; around rows they stay as
+        they are, unless they are what the property changes.
     X : array-like or data frame of shape (n_rows, n_features), optional
         Rows around which the domain is; missing values stay missing.
     **options
@@ -540,7 +697,7 @@ def prove(
 def largest_change(
     model: Any,
     features: Features,
-    domain: Box | LInf,
+    domain: float | Box | LInf,
     X: Any = None,
     *,
     label: object = None,
@@ -575,7 +732,7 @@ def largest_change(
 
 def score_range(
     model: Any,
-    domain: Box | LInf,
+    domain: float | Box | LInf,
     X: Any = None,
     *,
     label: object = None,
@@ -615,7 +772,7 @@ class DiffOptions(ProveOptions, total=False):
 def diff(
     first: Any,
     second: Any,
-    domain: Box | LInf,
+    domain: float | Box | LInf,
     X: Any = None,
     **options: Unpack[DiffOptions],
 ) -> Any:
@@ -659,14 +816,14 @@ def diff(
     return results[0] if X is None else results
 
 
-def _inquiry(function: str, domain: Box | LInf, X: Any, options: Any) -> Inquiry:
+def _inquiry(function: str, domain: float | Box | LInf, X: Any, options: Any) -> Inquiry:
     from treeproof.engines.base import Budget
     from treeproof.search.proving import Inquiry
 
     refuse_others(function, options, ProveOptions)
     limits = {name: options.pop(name) for name in LIMITS if name in options}
     budget = Budget(**({"time_limit_s": 60.0} | limits))
-    return Inquiry(domain=domain, X=X, budget=budget, **options)
+    return Inquiry(domain=as_perturbation(domain), X=X, budget=budget, **options)
 
 
 def loaded(model: Any) -> Model:
@@ -674,12 +831,13 @@ def loaded(model: Any) -> Model:
     return model if isinstance(model, Model) else load(model)
 
 
-def _without_radius(perturbation: Ball | None, example: str) -> Ball:
+def _without_radius(perturbation: Ball | None, example: str, verify: str = "") -> Ball:
     ball = LInf() if perturbation is None else perturbation
     if not isinstance(ball, Ball) or ball.eps is not None:
+        remedy = f" Ask {verify} whether the claim holds within it." if verify else ""
         raise InvalidInput(
             "A radius is searched with an LInf, L1, L2, L0 or Cost without a limit, such as"
-            f" {example}. Got {perturbation!r}."
+            f" {example}. Got {perturbation!r}.{remedy}"
         )
     return ball
 

@@ -19,10 +19,13 @@ Messages have one form: what, rule, got, and where known the remedy, in one sent
 
 import math
 import numbers
+import unicodedata
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
+
+_KEPT_CONTROLS = {"\n", "\t"}
 
 
 class TreeproofError(Exception):
@@ -104,6 +107,16 @@ def nearest(name: Any, names: Iterable[Any]) -> str:
     """A sentence about the name that was perhaps meant; empty where none is near."""
     near = get_close_matches(str(name), [str(known) for known in names], n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def printable(text: str) -> str:
+    """Text without characters that steer a terminal, which are spelled out instead."""
+    return "".join(
+        character
+        if character in _KEPT_CONTROLS or unicodedata.category(character)[0] != "C"
+        else character.encode("unicode_escape", "backslashreplace").decode()
+        for character in text
+    )
 
 
 def require_backend(module: str, extra: str) -> None:

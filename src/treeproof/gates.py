@@ -10,7 +10,7 @@ import numpy as np
 from treeproof.api import AskOptions, refuse_others, verify
 from treeproof.errors import InvalidInput
 from treeproof.query.arithmetic import rename_domain
-from treeproof.query.perturbations import LInf
+from treeproof.query.perturbations import Ball, Box, Cost, LInf, as_perturbation
 from treeproof.results.curves import attacked_rows
 from treeproof.results.numbers import share_down
 from treeproof.results.results import Results
@@ -23,7 +23,7 @@ def verified_accuracy_score(
     X: Any,
     y: Any,
     *,
-    eps: float,
+    eps: float | Ball | Box,
     perturbation: LInf | None = None,
     **options: Any,
 ) -> float:
@@ -40,10 +40,10 @@ def verified_accuracy_score(
         Anything that `load` takes.
     X, y : array-like
         Rows and their labels.
-    eps : float
-        The radius.
+    eps : float, LInf, L1, L2, L0, Cost or Box
+        The radius, or how rows may change, as `verify` takes it.
     perturbation : LInf, optional
-        Scales, directions, frozen features and domain bounds; without a radius.
+        Scales, directions, frozen features and domain bounds of a radius; without one itself.
     **options
         Further options of `verify`, such as ``n_jobs`` or ``arithmetic``.
 
@@ -57,7 +57,7 @@ def verified_accuracy_score(
 
 
 def verified_accuracy_scorer(
-    *, eps: float, perturbation: LInf | None = None, **options: Any
+    *, eps: float | Ball | Box, perturbation: LInf | None = None, **options: Any
 ) -> Callable[[Any, Any, Any], float]:
     """Make a scorer of scikit-learn, for ``scoring`` of cross-validation and searches.
 
@@ -87,7 +87,7 @@ def assert_robust(
     model: Any,
     X: Any,
     y: Any,
-    eps: float,
+    eps: float | Ball | Box,
     *,
     at_least: float = 0.8,
     perturbation: LInf | None = None,
@@ -116,7 +116,8 @@ def assert_robust(
     """
     if not 0.0 <= at_least <= 1.0:
         raise InvalidInput(f"'at_least' must be a share between 0 and 1. Got {at_least!r}.")
-    results = verify(model, X, y, _ball(eps, perturbation), **options)
+    asked = _ball(eps, perturbation)
+    results = verify(model, X, y, asked, **options)
     answers = results
     results = results.take(attacked_rows(results))
     n, n_verified = len(results), int((results.verdict == "verified").sum())
@@ -132,7 +133,7 @@ def assert_robust(
         n_unknown = int((results.verdict == "unknown").sum())
         rows = "attacked rows" if n < len(answers) else "rows"
         raise AssertionError(
-            f"{n_verified} of {n} {rows} are verified at radius {eps:g}"
+            f"{n_verified} of {n} {rows} are verified{_within(asked)}"
             f" ({share_down(n_verified / n)}), but at least {100.0 * at_least:.6g} %"
             " must be."
             f" {n - n_verified - n_unknown} are falsified and {n_unknown} undecided:"
@@ -147,11 +148,22 @@ def _share_verified(results: Results) -> float:
     return float(np.mean(verified)) if len(verified) else 0.0
 
 
-def _ball(eps: float, perturbation: LInf | None) -> LInf:
-    ball = LInf() if perturbation is None else perturbation
-    if not isinstance(ball, LInf) or ball.eps is not None:
+def _ball(eps: float | Ball | Box, perturbation: LInf | None) -> Ball | Box:
+    """What rows are verified within: a radius of an LInf, or a perturbation as it is."""
+    given = as_perturbation(eps)
+    if perturbation is None:
+        return given
+    if not isinstance(perturbation, LInf) or perturbation.eps is not None or given is eps:
         raise InvalidInput(
             "'perturbation' must be an LInf without eps, such as LInf(low=0, high=1): the radius is"
-            f" given as 'eps'. Got {perturbation!r}."
+            f" given as 'eps'. Got {perturbation!r}, with {eps!r}."
         )
-    return dataclasses.replace(ball, eps=eps)
+    return dataclasses.replace(perturbation, eps=given.eps)
+
+
+def _within(asked: Ball | Box) -> str:
+    """Within which changes rows were verified, in short."""
+    limit = None if isinstance(asked, Box) else asked.eps
+    if isinstance(limit, int | float):
+        return f" {'at cost' if isinstance(asked, Cost) else 'at radius'} {limit:g}"
+    return " in their box" if isinstance(asked, Box) else ""

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from html import escape
-from os import PathLike, cpu_count
+from os import PathLike
 from time import perf_counter
 from typing import Any
 
@@ -260,7 +260,11 @@ def thread_count(n_jobs: int) -> int:
         raise InvalidInput(
             f"'n_jobs' must be a positive whole number, or -1 for all cores. Got {n_jobs!r}."
         )
-    return (cpu_count() or 1) if n_jobs == -1 else n_jobs
+    if n_jobs != -1:
+        return n_jobs
+    from treeproof.kernels.core.processors import usable_processors
+
+    return usable_processors()
 
 
 def in_slices(

@@ -1,5 +1,9 @@
 """The report in a real browser: what a reader sees, clicks and types."""
 
+import csv
+import io
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -136,6 +140,41 @@ def test_rows_are_found_by_their_identifier(open_page):
     assert page.locator("#all-rows thead th").nth(1).inner_text().startswith("payment")
     page.fill("#search", "P-3")
     assert cells(page, 2) == ["p-3"]
+
+
+def downloaded(opened):
+    with opened.page.expect_download() as waiting:
+        opened.page.click("#download")
+    assert waiting.value.suggested_filename == "rows.csv"
+    raw = Path(waiting.value.path()).read_bytes()
+    assert raw.startswith("\ufeff".encode())
+    return list(csv.DictReader(io.StringIO(raw.decode("utf-8-sig"))))
+
+
+def test_the_rows_that_are_chosen_are_a_file_for_spreadsheets(open_page):
+    results = six_rows()
+    results.id = np.array(["=1+1", *(f"p,{k}" for k in range(1, 6))], dtype=object)
+    results.header["data"] = {"id": "payment"}
+    opened = open_page(results)
+    lines = {line["row"]: line for line in downloaded(opened)}
+    assert {line["payment"] for line in lines.values()} == {
+        "'=1+1",
+        *(f"p,{k}" for k in range(1, 6)),
+    }
+    for position, row in enumerate(results.row.tolist()):
+        line = lines[str(row)]
+        assert float(line["lower"].replace("Infinity", "inf")) == results.lower[position]
+        for change in results.changes(position) if results.witness_label[position] else []:
+            assert line["state"] == "wrong as it stands" or f"{change.name}: " in line["changes"]
+    opened.page.fill("#search", "p,3")
+    assert [line["payment"] for line in downloaded(opened)] == ["p,3"]
+    assert opened.messages == []
+
+
+def test_a_file_of_two_runs_says_whose_columns_they_are(open_page):
+    lines = downloaded(open_page([six_rows(), six_rows()], names=["old", "new"]))
+    assert {"row", "old: state", "new: state", "old: changes", "new: lower"} <= set(lines[0])
+    assert len(lines) == 6
 
 
 def test_a_row_shows_its_witness(open_page):

@@ -24,6 +24,7 @@ from tests.random_ensembles import random_ensemble, random_rows
 from treeproof import training
 from treeproof.errors import TreeproofError
 from treeproof.model.ensemble import Ensemble
+from treeproof.results.columns import LaterColumn
 
 Random = np.random.Generator
 LIMITS: dict[str, Any] = {"time_limit_s": 600.0, "node_limit": 200}
@@ -34,7 +35,8 @@ TIMES = {"seconds", "evidence_seconds"}
 
 def plain_values(found: Any) -> Any:
     """An answer without its times, as text that is equal only for equal bits."""
-    if isinstance(found, np.ndarray):
+    if isinstance(found, np.ndarray | LaterColumn):
+        found = np.asarray(found)
         return [plain_values(value) for value in found.ravel().tolist()]
     if isinstance(found, np.generic):
         return plain_values(found.item())

@@ -87,7 +87,14 @@ def forged(rng: np.random.Generator, found: Judged) -> dict[str, Any]:
     """A record that says more than what was found, with a claim that fits it."""
     record, question = copy.deepcopy(found.record), found.header["question"]
     claim, proof = unpacked(record["evidence"])
-    nothing = {"witness": None, "witness_distance": None, "witness_label": None, "attained": False}
+    nothing = {
+        "witness": None,
+        "witness_distance": None,
+        "witness_label": None,
+        "cost": None,
+        "witness_probability": None,
+        "attained": False,
+    }
     if question["kind"] == "radius":
         lower = record["lower"] if isinstance(record["lower"], float) else 1.0
         lower = (lower or 1.0) * float(rng.choice(FACTORS))

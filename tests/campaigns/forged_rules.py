@@ -145,7 +145,12 @@ def call_verified(rng: np.random.Generator, record: dict[str, Any], nodes: Nodes
     """A violation is left out."""
     if record["verdict"] == "falsified":
         record |= {"verdict": "verified", "attained": False, "witness": None}
-        record |= {"witness_distance": None, "witness_label": None}
+        record |= {
+            "witness_distance": None,
+            "witness_label": None,
+            "cost": None,
+            "witness_probability": None,
+        }
     return nodes
 
 

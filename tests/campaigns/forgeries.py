@@ -125,7 +125,13 @@ def forge_verdict(f: Forgery) -> None:
     eps = f.header["question"]["perturbation"].get("eps")
     if verdict == "verified" and not is_radius:
         f.record |= {"lower": eps, "upper": None if eps is None else "inf", "attained": False}
-        f.record |= {"witness": None, "witness_distance": None, "witness_label": None}
+        f.record |= {
+            "witness": None,
+            "witness_distance": None,
+            "witness_label": None,
+            "cost": None,
+            "witness_probability": None,
+        }
     elif verdict == "falsified":
         f.record |= {"attained": f.pick(True, True, False)}
         if eps is not None or is_radius:
@@ -136,7 +142,13 @@ def forge_verdict(f: Forgery) -> None:
     else:
         f.record |= {"attained": False, "lower": f.pick(0.0, None), "upper": f.pick("inf", None)}
         if f.rng.random() < 0.7:
-            f.record |= {"witness": None, "witness_distance": None, "witness_label": None}
+            f.record |= {
+                "witness": None,
+                "witness_distance": None,
+                "witness_label": None,
+                "cost": None,
+                "witness_probability": None,
+            }
             f.record["evidence"] = None
     f.sign_set()
 

@@ -23,8 +23,9 @@ def test_changes_of_a_stump(run: Run, saved_model: Path, data: Path, engine: str
     upper = [float(row["upper"]) for row in rows]
     assert upper == pytest.approx([0.25, 0.25, 1.0, 0.0], rel=1e-3)
     assert upper >= [0.25, 0.25, 1.0, 0.0]
-    assert [row["verdict"] for row in rows] == ["unknown", "unknown", "unknown", "falsified"]
-    assert {row["lower"] for row in rows} == {"0.0"}
+    assert [row["exact"] for row in rows] == ["False", "False", "False", "True"]
+    assert [row["misclassified"] for row in rows] == ["False", "False", "False", "True"]
+    assert {row["lower"] for row in rows} == {"0"}
 
 
 def test_the_table_tells_what_changes(run: Run, saved_model: Path, data: Path) -> None:

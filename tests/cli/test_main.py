@@ -13,9 +13,8 @@ from click.testing import Result
 
 import treeproof
 from treeproof.cli import main as cli_main
-from treeproof.cli.console import printable
 from treeproof.cli.options import Command
-from treeproof.errors import TreeproofError
+from treeproof.errors import TreeproofError, printable
 
 Run = Callable[..., Result]
 NOT_COMMANDS = {"__init__", "main", "console", "options"}

@@ -45,11 +45,14 @@ def test_radii_of_a_stump(run: Run, saved_model: Path, data: Path) -> None:
     rows = shown_rows(result)
     assert [row["row"] for row in rows] == ["0", "1", "2", "3"]
     assert [row["label"] for row in rows] == ["ham", "spam", "spam", "spam"]
-    assert [row["verdict"] for row in rows] == ["verified", "verified", "verified", "falsified"]
+    assert [row["misclassified"] for row in rows] == ["False", "False", "False", "True"]
+    assert {row["exact"] for row in rows} == {"True"}
     # Downwards, the last double below the threshold is the nearest one.
     below = 0.75 - math.nextafter(0.5, 0.0)
     assert column(result, "lower") == column(result, "upper") == [0.25, below, 1.0, 0.0]
-    assert [row["attained"] for row in rows] == ["True", "True", "False", "True"]
+    assert column(result, "radius") == column(result, "lower")
+    assert [row["width [cm] before"] for row in rows] == ["0.25", "0.75", "1.5", ""]
+    assert [row["width [cm] after"] for row in rows] == ["0.5", "0.49", "0.49", ""]
 
 
 def test_without_labels_the_model_keeps_its_own(run: Run, saved_model: Path, data: Path) -> None:

@@ -194,7 +194,7 @@ def test_columns_of_libsvm_files_may_be_counted_from_0(
     words = ("radius", saved_model, data, "--first-column", "0", "--format", "csv")
     result = run(*words)
     assert result.exit_code == 0, result.stderr
-    assert result.stdout.splitlines()[1].startswith("0,ham,verified,0.25,0.25,")
+    assert result.stdout.splitlines()[1].startswith("0,ham,ham,0.25,True,False,0.25,0.25,")
 
 
 THREATS = [
@@ -680,10 +680,12 @@ def test_questions_that_a_model_or_an_engine_has_no_answer_to(run: Run, saved_ru
 def test_run_files_are_what_their_names_promise(run, saved_model, tmp_path):
     data = tmp_path / "rows.csv"
     data.write_text("width [cm]\n0.1\n")
-    result = run("radius", saved_model, data, "--out", tmp_path / "ev.csv")
-    assert result.exit_code == 2
-    assert "must be JSON lines (.jsonl) or Parquet (.parquet)" in result.stderr
-    assert not (tmp_path / "ev.csv").exists()
+    result = run("radius", saved_model, data, "--out", tmp_path / "ev.ods")
+    assert_refused(result, "Answers are saved as JSON lines (.jsonl), Parquet (.parquet), CSV")
+    run("radius", saved_model, data, "--out", tmp_path / "run.jsonl")
+    result = run("merge", tmp_path / "run.jsonl", "--out", tmp_path / "ev.csv")
+    assert_refused(result, "Answers are saved as JSON lines (.jsonl) or Parquet (.parquet), by")
+    assert not list(tmp_path.glob("ev.*"))
 
 
 def test_a_feature_does_not_move_and_stay(run, saved_model, tmp_path):

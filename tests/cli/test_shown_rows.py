@@ -168,11 +168,13 @@ def test_witnesses_have_names(run, fraud):
         assert moved
     lines = list(csv.DictReader(io.StringIO(run("verify", *words, "--format", "csv").stdout)))
     for line, row in zip(lines, found, strict=True):
-        assert [float(line[f"witness.{name}"]) for name in NAMES] == row["witness"]
         assert line["id"] == row["id"]
-        assert line["witness_label"] == str(row["witness_label"])
-        for name in row["changes"]:
+        assert line["becomes"] == str(row["witness_label"])
+        for name, change in row["changes"].items():
             assert f"{name}: " in line["changes"]
+            assert float(line[f"{name} before"]) == change["from"]
+        for name in {*NAMES} - {*row["changes"]}:
+            assert line.get(f"{name} after", "") == ""
 
 
 def test_classes_have_names(run, fraud, tmp_path):

@@ -34,6 +34,16 @@ def test_finished_rows_survive(cache):
     assert again.of("another model") == {}
 
 
+def test_pages_go_where_they_are_sent(monkeypatch, tmp_path, capsys):
+    page = command.Page("A page", ["text"], csv=[["a", "1"]])
+    monkeypatch.setitem(command.PAGES, "natural", lambda names, budget: page)
+    monkeypatch.setattr("sys.argv", ["paper", "natural", "--out", str(tmp_path / "mine")])
+    assert command.main() == 0
+    assert (tmp_path / "mine" / "natural.md").read_text().startswith("# A page")
+    assert (tmp_path / "mine" / "natural.csv").read_text() == "a,1\n"
+    assert str(tmp_path / "mine" / "natural.md") in capsys.readouterr().out
+
+
 def test_unknown_pages_are_refused(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["paper", "tabel"])
     with pytest.raises(SystemExit) as stopped:

@@ -94,7 +94,9 @@ def test_all_axes_cannot_leave_out_what_is_cheap() -> None:
                 continue
             claim, _ = unpacked(text)
             claim |= {"kept": [[]] * len(claim["kept"]), "radius": (2.0 * lower).hex()}
-            nothing = dict.fromkeys(("witness", "witness_distance", "witness_label"))
+            nothing = dict.fromkeys(
+                ("witness", "witness_distance", "witness_label", "cost", "witness_probability")
+            )
             forged = record | nothing | {"verdict": "unknown", "exact": False, "attained": False}
             forged |= {"lower": 2.0 * lower, "upper": "inf", "reason": "time limit"}
             for n_ways in (1, 2, 3):

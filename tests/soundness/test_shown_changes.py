@@ -1,11 +1,13 @@
 """Changes as they are shown, typed in: all of them together change the library's own answer."""
 
+import csv
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openpyxl
 import pandas as pd
 import pytest
 from catboost import CatBoostClassifier
@@ -120,6 +122,7 @@ def shown_everywhere(results: Results, path: Path) -> Iterator[tuple[str, int, d
         named = {table["features"][str(f)]: f for f in flat[::4]}
         assert [table["features"][str(f)] for f in flat[::4]] == list(named)
         yield "table", i, dict(zip(named, flat[2::4], strict=True))
+    yield from shown_in_tables(results, path)
     told = re.findall(r"<td>(\d+)</td>.*?text-align:left'>(.*?)</td>", html)
     for row, said in told:
         found = dict(re.findall(r"(\w+): \S+ → (\S+)(?: \([^)]*\))?(?:, |$)", said))
@@ -127,6 +130,41 @@ def shown_everywhere(results: Results, path: Path) -> Iterator[tuple[str, int, d
             yield "notebook", int(row), found
     cards = card([run], int(told[0][0]), None)["views"][0]["changes"]
     assert all(change["changed"] in page for change in cards)
+
+
+def shown_in_tables(results: Results, path: Path) -> Iterator[tuple[str, int, dict[str, str]]]:
+    """The same of data frames, of CSV files and of spreadsheets, as a reader sees their cells."""
+    results.save(path.with_suffix(".csv"))
+    results.save(path.with_suffix(".xlsx"))
+    frame = results.to_pandas(changes=True, witness=True)
+    with path.with_suffix(".csv").open(encoding="utf-8-sig", newline="") as file:
+        lines = list(csv.DictReader(file))
+    book = openpyxl.load_workbook(path.with_suffix(".xlsx"))
+    head, *cells = book["answers"].iter_rows()
+    names = [str(cell.value) for cell in head]
+    for i in np.flatnonzero(~np.isnan(results.witness).all(axis=1)).tolist():
+        if not results.changes(i):
+            continue
+        seen = {"frame": frame.iloc[i].dropna().to_dict(), "csv": lines[i]}
+        seen["spreadsheet"] = {
+            name: as_displayed(cell)
+            for name, cell in zip(names, cells[i], strict=True)
+            if cell.value is not None
+        }
+        for place, line in seen.items():
+            ends = {name.removesuffix(" after"): line[name] for name in line if " after" in name}
+            yield place, i, {name: str(value) for name, value in ends.items() if value != ""}
+        whole = {n.removeprefix("witness."): v for n, v in seen["frame"].items() if "witness." in n}
+        yield "witness", i, {name: str(value) for name, value in whole.items()}
+
+
+def as_displayed(cell: Any) -> str:
+    """A cell as a spreadsheet shows it, with the format that it was given."""
+    if not isinstance(cell.value, int | float) or cell.number_format == "General":
+        return str(cell.value)
+    if "E" in cell.number_format:
+        return f"{cell.value:.15g}"
+    return f"{cell.value:.{len(cell.number_format.partition('.')[2])}f}"
 
 
 def check(name: str, seed: int, folder: Path, n_rows: int) -> tuple[int, set[str]]:
@@ -162,6 +200,7 @@ def check(name: str, seed: int, folder: Path, n_rows: int) -> tuple[int, set[str
 
 
 PLACES = {"str", "changes", "shell", "python", "card", "table", "notebook"}
+PLACES |= {"frame", "csv", "spreadsheet", "witness"}
 
 
 @pytest.mark.parametrize("name", MODELS)

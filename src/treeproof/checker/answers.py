@@ -22,9 +22,12 @@ from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows, accept_real_rows
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.rows import row_hash
+from treeproof.model.score_meaning import probabilities
 
 EXACT_WITHIN = 2.0**-39
 """Part of a cost by which bounds that are called exact may differ."""
+SAME_WITHIN = 2.0**-20
+"""Part of a probability by which those of two machines may differ; labels depend on scores."""
 MOST_ROWS, MOST_CELLS = 256, 1 << 20
 """Rows, and rows times features, that are looked at together."""
 
@@ -39,11 +42,15 @@ class RowCheck:
 
 
 class _Found(NamedTuple):
-    """What the plain model says of a point: why it is no row of it, label, and first margin."""
+    """What the plain model says of a point: why it is no row of it, label, and first margin.
+
+    And the probability of each class, where the model's library tells it.
+    """
 
     wrong: str
     label: int
     score: float
+    shares: list[float] | None
 
 
 class _Case:
@@ -229,7 +236,14 @@ class RunChecker:
                 wrong[np.isnan(points).any(axis=1)] = "the model takes no missing values"
             required = sorted(ensemble.required)
             wrong[np.isnan(points[:, required]).any(axis=1)] = "the model needs a value there"
-            found = zip(wrong.tolist(), labels, scores[:, 0].astype(float).tolist(), strict=True)
+            shares = probabilities(ensemble, scores)
+            found = zip(
+                wrong.tolist(),
+                labels,
+                scores[:, 0].astype(float).tolist(),
+                [None] * len(used) if shares is None else shares.tolist(),
+                strict=True,
+            )
             for case, entry in zip(used, found, strict=True):
                 case.found[name] = _Found(*entry)
 
@@ -240,7 +254,7 @@ class RunChecker:
         if not case.has_witness:
             nothing = row.witness is None and row.witness_distance is None
             nothing &= row.witness_label in (None, msgspec.UNSET)
-            nothing &= not row.shown
+            nothing &= not row.shown and row.cost is row.witness_probability is None
             require(nothing, "record: an answer without an upper bound has no witness")
         if kind == "none" and not case.has_witness:
             require(claim is None, "record: it has evidence, and claims nothing")
@@ -328,6 +342,7 @@ class RunChecker:
             require(same, f"record: the label of the data is {case.label!r}")
         if case.own is None:
             unsaid = row.predicted in (None, msgspec.UNSET)
+            unsaid &= row.probability is row.witness_probability is None
             require(unsaid, "record: a prediction needs the values of the row")
             return
         found = case.point_found("own", "row")
@@ -336,6 +351,15 @@ class RunChecker:
         require(same, f"record: the model predicts {mine!r}")
         is_own = not question.own_labels or same_label(row.label, mine)
         require(is_own, f"record: the model's own label is {mine!r}")
+        self._check_probability(row.probability, found, found.label)
+
+    def _check_probability(self, said: float | None, found: _Found, label: int) -> None:
+        """Compare a probability that is said of a point with that of the label."""
+        if said is None:
+            return
+        require(found.shares is not None, "record: the model tells no probabilities")
+        share = 0.0 if found.shares is None else found.shares[label]
+        require(abs(said - share) <= SAME_WITHIN, f"record: a probability is {share!r}")
 
     def _check_question(self, claim: Claim, case: _Case) -> None:
         """Complete the claim by the question of the run, and compare its goal with it."""
@@ -361,6 +385,27 @@ class RunChecker:
         require(found == wanted, f"claim: the goal is not {wanted}")
 
     def _check_witness(self, case: _Case) -> None:
+        """Judge the witness, see that it is in the set, and derive the bound that it shows.
+
+        And what is said of it besides: what it costs as it is shown, and its probability.
+        """
+        self._check_bound(case)
+        row, shown = case.row, "point" if case.short is None else "short"
+        if row.witness_probability is not None:
+            label = case.point_found("own", "row").label
+            self._check_probability(row.witness_probability, case.found[shown], label)
+        if row.cost is None or case.claim is None:
+            return
+        if self.tariff is None:
+            moves, at = case.moves[shown]
+            cost = moves.distance(at)
+        else:
+            own, point = ([] if v is None else v.tolist() for v in (case.own, getattr(case, shown)))
+            total, _ = self.tariff.check_witness(own, point, self._bounds(case))
+            cost = root(total, self.tariff.power, up=True)
+        require(_number(row.cost) == cost, f"shown: it costs {cost!r}")
+
+    def _check_bound(self, case: _Case) -> None:
         """Judge the witness, see that it is in the set, and derive the bound that it shows."""
         question, row, claim = self.question, case.row, case.claim
         if not case.has_witness or claim is None:

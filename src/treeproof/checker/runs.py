@@ -48,7 +48,7 @@ def check_run(
     ids : sequence, optional
         Their identifiers, which the rows of the run must have.
     """
-    checker, seen = RunChecker(read_header(path), ensemble), set[int]()
+    checker, seen = RunChecker(read_header(path), ensemble), set[tuple[int, int]]()
     with Path(path).open("rb") as file:
         file.readline()
         waiting: list[RowCheck | tuple[Any, ...]] = []
@@ -66,16 +66,16 @@ def check_run(
 
 
 def _opened(
-    line: bytes, number: int, seen: set[int], data: tuple[Any, Any, Any, Any]
+    line: bytes, number: int, seen: set[tuple[int, int]], data: tuple[Any, Any, Any, Any]
 ) -> RowCheck | tuple[Any, ...]:
     """A line as the checker takes it: record, values, label; or what is wrong with it."""
     try:
         row = msgspec.json.decode(line, type=schema.Row)
     except _UNREADABLE as error:
         return RowCheck(-1, "rejected", f"line {number}: this is no row record ({error})")
-    if row.row in seen:
+    if (row.row, row.way) in seen:
         return RowCheck(row.row, "rejected", f"line {number}: row {row.row} is here twice")
-    seen.add(row.row)
+    seen.add((row.row, row.way))
     rows, labels, eps, ids = data
     if rows is not None and row.row >= len(rows):
         return RowCheck(row.row, "rejected", f"record: the data have {len(rows)} rows")
@@ -118,7 +118,7 @@ def read_header(path: str | PathLike[str]) -> dict[str, Any]:
     return header
 
 
-def _miscounted(header: schema.Header, seen: set[int], n_data: int | None) -> str:
+def _miscounted(header: schema.Header, seen: set[tuple[int, int]], n_data: int | None) -> str:
     """Say what is wrong with the number of rows; nothing where all are here."""
     if header.state == "underway":
         return f"run: it is not complete, {len(seen)} rows are here"
@@ -136,9 +136,10 @@ def _miscounted(header: schema.Header, seen: set[int], n_data: int | None) -> st
     most = min(len(asked), sum(samples)) if len(samples) == len(parts) else len(asked)
     # Samples of several runs may have rows in common; otherwise their number is known.
     least = most if len(parts) == 1 or not samples else 0
-    if seen <= asked and least <= len(seen) <= most:
+    rows = {row for row, _ in seen}
+    if rows <= asked and least <= len(rows) <= most:
         return ""
-    return f"run: {most} rows of the data were asked about, {len(seen & asked)} are here"
+    return f"run: {most} rows of the data were asked about, {len(rows & asked)} are here"
 
 
 def chosen_rows(data: schema.Data) -> slice:

@@ -177,6 +177,9 @@ class Header(msgspec.Struct, kw_only=True):
     n_rows: Count | None = None
 
 
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+
+
 class Row(_Closed):
     """Every other line."""
 
@@ -201,6 +204,10 @@ class Row(_Closed):
     id: Label = None
     eps: Real | None = None
     shown: dict[str, float] = {}
+    way: Count = 1
+    cost: Real | None = None
+    probability: Share | None = None
+    witness_probability: Share | None = None
 
 
 class ShownPair(_Closed):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from treeproof.cli.console import print_json, printable
+from treeproof.cli.console import print_json, print_note
 from treeproof.cli.options import (
     FILE,
     Command,
@@ -17,7 +17,7 @@ from treeproof.cli.options import (
     load_options,
 )
 from treeproof.cli.run_output import EXIT_REJECTED
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,10 +77,54 @@ def command(
 ) -> None:
     """Check that the evidence in the run file RUN, or of 'reasons', 'prove' or 'diff', proves it.
 
+    A bundle of 'treeproof bundle' has its model in it, and needs nothing else.
+
     The checker shares no code with the engines, computes in exact integers, and replays witnesses
     itself. Exit status: 0 when every answer is proved, 3 when evidence is rejected or missing, or
     the run is not complete.
     """
+    from treeproof.runs.bundles import MODEL, RUN, is_bundle, opened_bundle
+
+    if not is_bundle(run_path):
+        paths = (model_path, other_path)
+        _check(run_path, paths, data_path, label, first_index, absent, as_json, options)
+        return
+    with opened_bundle(run_path) as (folder, manifest):
+        _say_bundle(run_path, manifest, as_json)
+        paths = (model_path or str(folder / MODEL), other_path)
+        run = str(folder / RUN)
+        _check(run, paths, data_path, label, first_index, absent, as_json, options)
+
+
+def _say_bundle(path: str, manifest: dict[str, Any], as_json: bool) -> None:
+    """By what a bundle is known, and what the deployed files must be that it is about."""
+    import hashlib
+
+    with Path(path).open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    said = [f"bundle {digest}"]
+    for what, key in (("model", "deployed_file"), ("data", "file")):
+        known = manifest.get(what) or {}
+        if isinstance(known, dict) and known.get("sha256"):
+            said.append(f"as the bundle says, {what} file {known.get(key)} {known['sha256']}")
+    for line in said:
+        if as_json:  # standard output is one JSON object
+            print_note(line)
+        else:
+            click.echo(printable(line))
+
+
+def _check(
+    run_path: str,
+    paths: tuple[str | None, str | None],
+    data_path: str | None,
+    label: str | None,
+    first_index: Any,
+    absent: Any,
+    as_json: bool,
+    options: dict[str, Any],
+) -> None:
+    """Check a file of answers with its model, and end with the exit status that it deserves."""
     from treeproof.checker import check_reasons, check_run
     from treeproof.checker.reasons import reasons_header
     from treeproof.checker.runs import read_header
@@ -88,9 +132,9 @@ def command(
 
     if is_property_file(run_path):
         reading = {"label": label, "first_index": first_index, "absent": absent}
-        paths = (model_path, other_path)
         _check_properties(run_path, paths, data_path, reading, as_json, options)
         return
+    model_path, other_path = paths
     _refuse_other(other_path)
     header = reasons_header(run_path) or read_header(run_path)
     chosen = model_path or _named_model(header, run_path)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import click
 import msgspec
 
-from treeproof.cli.console import print_note, printable
+from treeproof.cli.console import print_note
 from treeproof.cli.options import FILE, POSITIVE, Command, absent_option
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, printable
 
 if TYPE_CHECKING:
     from treeproof.prediction import Model

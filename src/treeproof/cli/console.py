@@ -7,14 +7,13 @@ import contextlib
 import logging
 import os
 import sys
-import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,18 +22,7 @@ _LOG = logging.getLogger("treeproof.cli")
 """What is said on standard error anyway; a log file has it, too."""
 _LOG.addHandler(logging.NullHandler())  # not once more on standard error where nothing is logged
 
-_KEPT_CONTROLS = {"\n", "\t"}
 _PLAIN_WIDTH = 120
-
-
-def printable(text: str) -> str:
-    """Text without characters that steer a terminal, which are spelled out instead."""
-    return "".join(
-        character
-        if character in _KEPT_CONTROLS or unicodedata.category(character)[0] != "C"
-        else character.encode("unicode_escape", "backslashreplace").decode()
-        for character in text
-    )
 
 
 def console() -> "Console":

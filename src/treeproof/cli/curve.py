@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.console import print_json, print_note, printable
+from treeproof.cli.console import print_json, print_note
 from treeproof.cli.options import (
     DISTANCE,
     FILE,
@@ -14,7 +14,7 @@ from treeproof.cli.options import (
     refuse_unfinished,
 )
 from treeproof.cli.question_options import QuestionOptions, run_options
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, printable
 
 if TYPE_CHECKING:
     from treeproof.results.results import Results

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.console import print_json, printable
+from treeproof.cli.console import print_json
 from treeproof.cli.options import (
     DISTANCE,
     FILE,
@@ -22,6 +22,7 @@ from treeproof.cli.run_output import (
     count_verdicts,
     finish_claims,
 )
+from treeproof.errors import printable
 
 if TYPE_CHECKING:
     from treeproof.results.differences import DiffResult

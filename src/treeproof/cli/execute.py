@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from treeproof.cli.console import print_note
 from treeproof.cli.options import load_model
 from treeproof.cli.question_options import QuestionOptions
-from treeproof.errors import NoEffectWarning
+from treeproof.errors import NoEffectWarning, require_backend
 
 if TYPE_CHECKING:
     from treeproof.cli.gate import Gate
@@ -47,7 +47,7 @@ def run_question(
         engine=options.engine,
         goal=options.goal,
         arithmetic=options.threat.arithmetic,
-        attacker_class=_class_named(model, options.threat.attacker_class),
+        attacker_class=class_named(model, options.threat.attacker_class),
         evidence=options.evidence,
         **options.limits,
     )
@@ -55,13 +55,14 @@ def run_question(
         model,
         question,
         source,
-        out=None if options.out is None else Path(options.out),
+        out=None if options.out is None or options.writes_table else Path(options.out),
         resume=options.resume,
         radii=radii,
         keeps_records=options.output_format != "table"
         or options.all_rows
         or bool(options.only)
         or options.sort != "row"
+        or options.writes_table
         or (gate is not None and gate.not_worse_than is not None),
         first_rows=ROWS_SHOWN,
         check=None if gate is None else gate.check,
@@ -81,6 +82,7 @@ def run_question(
 def _check_outputs(options: QuestionOptions, gate: "Gate | None") -> None:
     """Refuse, before any work, files that could not be written; warn of proofs that go nowhere."""
     from treeproof.cli.run_output import check_out
+    from treeproof.results.run_file import check_ending
 
     if gate is not None:
         gate.refuse_as_output(options.out)
@@ -92,10 +94,13 @@ def _check_outputs(options: QuestionOptions, gate: "Gate | None") -> None:
         )
     if options.out is not None:
         # A long run must not end with answers that have nowhere to go.
-        check_out(options.out)
+        check_ending(options.out, or_table=True)
+        check_out(options.out, "The table" if options.writes_table else "The run file")
+        if Path(options.out).suffix.lower() == ".xlsx":
+            require_backend("openpyxl", "excel")
 
 
-def _class_named(model: "Model", label: Any) -> Any:
+def class_named(model: "Model", label: Any) -> Any:
     """The class whose label reads like a given one; shells know texts only."""
     alike = [known for known in model.classes if str(known) == str(label)]
     return alike[0] if alike else label

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.console import print_json, print_note, printable
+from treeproof.cli.console import print_json, print_note
 from treeproof.cli.options import (
     DISTANCE,
     FILE,
@@ -29,7 +29,7 @@ from treeproof.cli.run_output import (
     print_table,
     progress_bar,
 )
-from treeproof.errors import InvalidInput, require_backend
+from treeproof.errors import InvalidInput, printable, require_backend
 
 if TYPE_CHECKING:
     from treeproof.data.sources import Rows
@@ -94,7 +94,7 @@ def command(
     source = options.source(model, data_path)
     rows = options.read_rows(source)
     ball = options.ball(source, eps, has_radius=eps is not None)
-    refuse_outside(model.ensemble, rows.values, ball, rows.number)
+    refuse_outside(model.ensemble, rows.values, ball, numbers=rows.number)
     results = _answer(model, rows, what, ball, options)
     results.row, results.id = rows.number, rows.ids
     if picture is not None:

@@ -34,7 +34,62 @@ gate_options = all_of(
     ),
 )
 _SAME = ("goal", "arithmetic", "attacker_class", "labels")
-_BLOCK = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """What a gate says of a run.
+
+    Attributes
+    ----------
+    failure : str
+        Why it fails; empty where it is passed.
+    share, rows : float and int
+        Share of the attacked rows that is verified, and their number.
+    at : float or None
+        The radius; None where each row has its own.
+    fail_under : float or None
+        Smallest share that passes.
+    before : dict or None
+        The earlier run that is compared with: its file, the same of it, and the rows that changed
+        sides, by their numbers and identifiers.
+    """
+
+    failure: str
+    share: float
+    rows: int
+    at: float | None
+    fail_under: float | None
+    before: dict[str, Any] | None = None
+
+    def record(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {"passed": not self.failure} | {
+            name: getattr(self, name)
+            for name in ("failure", "share", "rows", "at", "fail_under", "before")
+        }
+
+    def lines(self) -> list[str]:
+        """Sentences about the gate, for people."""
+        from treeproof.results.numbers import counted, share_down
+
+        where = "" if self.at is None else f" at radius {self.at:g}"
+        said = [f"verified{where}: {share_down(self.share)} of {counted(self.rows, 'row')}"]
+        if self.fail_under is not None:
+            said.append(f"needed: {100.0 * self.fail_under:.6g} %")
+        if self.before is not None:
+            rows = counted(self.before["rows"], "row")
+            said.append(f"in {self.before['run']}: {share_down(self.before['share'])} of {rows}")
+            for name, words in (("lost", "no longer verified"), ("gained", "newly verified")):
+                if named := [_row_words(row) for row in self.before[name]]:
+                    said.append(f"{words}: rows {listed(named)}")
+        return said
+
+
+def _row_words(row: dict[str, Any]) -> str:
+    from treeproof.results.numbers import row_name
+
+    return row_name(row["row"], row["id"])
 
 
 @dataclass(frozen=True)
@@ -111,40 +166,58 @@ class Gate:
             " radius, which tells all."
         )
 
-    def failure(self, runner: "Runner", share: float, eps: float | None) -> str | None:
-        """Why it fails with a share of rows that is verified at a radius; None if it passes.
+    def judge(self, runner: "Runner", share: float, eps: float | None) -> GateResult:
+        """What it says of a share of rows that is verified at a radius.
 
         The radius is that of all rows, or None where each has its own.
         """
+        from treeproof.results.numbers import counted, share_down
+
+        n, failure, before = runner.tally.n_attacked, "", None
+        proved = f"{share_down(share)} {runner.tally.who()} are verified"
+        if self.fail_under is not None and share < self.fail_under:
+            failure = f"{proved}, below {100.0 * self.fail_under:.6g} %"
+        if self.not_worse_than is not None:
+            before = self._before(runner, eps)
+            print_note(
+                f"verified here {share_down(share)} of {counted(n, 'row')}, in"
+                f" '{self.not_worse_than}' {share_down(before['share'])} of"
+                f" {counted(before['rows'], 'row')}."
+            )
+            if not failure and share < before["share"]:
+                lost = [_row_words(row) for row in before["lost"]]
+                why = f"no longer verified are rows {listed(lost)}"
+                if not lost:  # the model's own labels are others, and with them the rows of a class
+                    why = f"{n} rows are attacked, there {before['rows']}"
+                needed = share_down(before["share"])
+                failure = f"{proved}, {needed} in '{self.not_worse_than}'; {why}"
+        return GateResult(
+            failure=failure, share=share, rows=n, at=eps, fail_under=self.fail_under, before=before
+        )
+
+    def _before(self, runner: "Runner", eps: float | None) -> dict[str, Any]:
+        """What the earlier run says at the same radii, and which rows changed sides since."""
         import numpy as np
 
         from treeproof.results.curves import attacked_rows, certified_rows
-        from treeproof.results.numbers import counted, row_name, share_down
 
-        n = runner.tally.n_attacked
-        proved = f"{share_down(share)} {runner.tally.who()} are verified"
-        if self.fail_under is not None and share < self.fail_under:
-            return f"{proved}, below {100.0 * self.fail_under:.6g} %"
-        if self.not_worse_than is None:
-            return None
         before = self._baseline
         is_proved, limits, names = self._compared(runner, eps)
-        kept = certified_rows(before, limits)
-        n_attacked = int(attacked_rows(before).sum())
-        needed = int(kept.sum()) / max(n_attacked, 1)
-        print_note(
-            f"verified here {share_down(share)} of {counted(n, 'row')}, in '{self.not_worse_than}'"
-            f" {share_down(needed)} of {counted(n_attacked, 'row')}."
-        )
-        if share >= needed:
-            return None
-        lost = [
-            row_name(before.row[at], names[at]) for at in np.flatnonzero(kept & ~is_proved).tolist()
-        ]
-        why = f"no longer verified are rows {listed(lost)}"
-        if not lost:  # the model's own labels are others, and with them the rows of a class
-            why = f"{runner.tally.n_attacked} rows are attacked, there {n_attacked}"
-        return f"{proved}, {share_down(needed)} in '{self.not_worse_than}'; {why}"
+        kept, attacked = certified_rows(before, limits), attacked_rows(before)
+
+        def rows(chosen: "NDArray[np.bool_]") -> list[dict[str, Any]]:
+            return [
+                {"row": int(before.row[at]), "id": names[at]}
+                for at in np.flatnonzero(chosen).tolist()
+            ]
+
+        return {
+            "run": self.not_worse_than,
+            "share": int(kept.sum()) / max(int(attacked.sum()), 1),
+            "rows": int(attacked.sum()),
+            "lost": rows(kept & ~is_proved),
+            "gained": rows(~kept & is_proved),
+        }
 
     def _compared(
         self, runner: "Runner", eps: float | None
@@ -154,20 +227,16 @@ class Gate:
         Rows are called what this run calls them, or the earlier one where this one does not.
         Refused where the rows, or the radii at which they are known to be verified, are others.
         """
-        import itertools
-
         import numpy as np
 
         from treeproof.results.curves import certified_rows
-        from treeproof.results.run_file import table_of
 
         before = self._baseline
         position = {row: at for at, row in enumerate(before.row.tolist())}
         is_proved, limits = np.zeros(len(before), dtype=bool), np.full(len(before), np.nan)
         names = np.full(len(before), None) if before.id is None else before.id.copy()
-        records, n_rows = runner.records(), runner.tally.n_rows
-        while block := list(itertools.islice(records, _BLOCK)):
-            table = table_of(runner.header, block)
+        n_rows = runner.tally.n_rows
+        for table in runner.tables():
             there = [position[row] for row in table.row.tolist() if row in position]
             if n_rows != len(before) or len(there) != len(table):
                 raise self._other_rows(f"It has {len(before)}, this one {n_rows}.")

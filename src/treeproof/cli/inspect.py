@@ -4,8 +4,9 @@ from typing import Any
 
 import click
 
-from treeproof.cli.console import console, print_json, printable
+from treeproof.cli.console import console, print_json
 from treeproof.cli.options import Command, load_model, load_options, model_argument
+from treeproof.errors import printable
 
 
 @click.command(cls=Command, example="treeproof inspect model.json")

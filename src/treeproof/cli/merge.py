@@ -2,9 +2,9 @@
 
 import click
 
-from treeproof.cli.console import printable
 from treeproof.cli.options import FILE, Command
 from treeproof.cli.run_output import check_out
+from treeproof.errors import printable
 
 
 @click.command(cls=Command, example="treeproof merge first.jsonl second.jsonl --out merged.parquet")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.console import print_json, print_note, printable
+from treeproof.cli.console import print_json, print_note
 from treeproof.cli.options import (
     FILE,
     Command,
@@ -16,6 +16,7 @@ from treeproof.cli.options import (
     model_argument,
 )
 from treeproof.cli.run_output import check_domain_out, count_verdicts, finish_claims
+from treeproof.errors import printable
 
 if TYPE_CHECKING:
     from treeproof.results.properties import PropertyResult

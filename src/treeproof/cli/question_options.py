@@ -1,6 +1,7 @@
 """The options of commands that ask about the rows of a data file, and what they say."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 RADIUS_STATES = {"verified": "exact", "falsified": "broken", "unknown": "undecided"}
 """What verdicts are called where radii are asked for."""
+FORMATS = ("table", "json", "csv")
+SUMMARIES = ("junit", "markdown")
+"""Forms of answers; and of what platforms show of a run and its gate."""
 _SORTS = ("row", "radius", "-radius", "seconds", "-seconds")
 
 _rows = section("Rows")
@@ -112,14 +116,14 @@ _ANSWER_OPTIONS = all_of(
         help="Time limit per row; a row that needs more is undecided.",
     ),
     _engine("--node-limit", type=POSITIVE, help="Limit of branching nodes per row."),
-    _output("--out", metavar="RUN", type=FILE, help="Save the answers as a run file."),
     _output(
-        "--format",
-        "output_format",
-        type=click.Choice(["table", "json", "csv"]),
-        default="table",
-        help="Form of the answers on standard output.",
+        "--out",
+        metavar="FILE",
+        type=FILE,
+        help="Save the answers: as a run file (.jsonl, .parquet), or as a table (.csv, .xlsx).",
     ),
+)
+_SHOWN_OPTIONS = all_of(
     _output("--all-rows", is_flag=True, help="Show every row in the table, not only 20."),
     _output("--strict", is_flag=True, help="End with exit status 3 when rows are undecided."),
     load_options,
@@ -166,15 +170,30 @@ _RUN_OPTIONS = all_of(
 )
 
 
-def question_options(engine: str = "exact", engine_help: str = "Verification engine.") -> Decorator:
+def question_options(
+    engine: str = "exact",
+    engine_help: str = "Verification engine.",
+    formats: Sequence[str] = FORMATS,
+) -> Decorator:
     """The options of a question; `QuestionOptions.parse` takes what they are given."""
     chosen = _engine("--engine", default=engine, metavar="NAME", help=engine_help)
-    return all_of(_ASKED_OPTIONS, chosen, _ANSWER_OPTIONS)
+    form = _output(
+        "--format",
+        "output_format",
+        type=click.Choice(formats),
+        default=formats[0],
+        help="Form of the answers on standard output.",
+    )
+    return all_of(_ASKED_OPTIONS, chosen, _ANSWER_OPTIONS, form, _SHOWN_OPTIONS)
 
 
-def run_options(engine: str = "exact", engine_help: str = "Verification engine.") -> Decorator:
+def run_options(
+    engine: str = "exact",
+    engine_help: str = "Verification engine.",
+    formats: Sequence[str] = FORMATS,
+) -> Decorator:
     """The options of a question, and those of runs over many rows."""
-    return all_of(question_options(engine, engine_help), _RUN_OPTIONS)
+    return all_of(question_options(engine, engine_help, formats), _RUN_OPTIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +223,7 @@ class QuestionOptions:
     def parse(cls, options: dict[str, Any]) -> "QuestionOptions":
         """Sort the options of a command line, and read the threat model."""
         from treeproof.query.threats import ThreatModel, load_threat
+        from treeproof.results.sheets import is_table
 
         left = dict(options)
 
@@ -233,6 +253,12 @@ class QuestionOptions:
                 "attacker_class",
             )
         )
+        for name in ("resume", "evidence"):
+            if left.get(name) and is_table(left["out"] or ""):
+                raise click.UsageError(
+                    f"--{name} needs a run file, which holds all that was found. Got the table"
+                    f" '{left['out']}': give --out a .jsonl or .parquet file."
+                )
         if left.get("resume") and left["out"] is None:
             raise click.UsageError("--resume needs a run file: give it with --out.")
         return cls(
@@ -243,6 +269,13 @@ class QuestionOptions:
             **take("resume", "dask", "evidence", "only", "sort"),
             loading=left,
         )
+
+    @property
+    def writes_table(self) -> bool:
+        """Whether the answers are saved as a table, and so when all are there."""
+        from treeproof.results.sheets import is_table
+
+        return self.out is not None and is_table(self.out)
 
     @property
     def goal(self) -> "ScoreChange | None":

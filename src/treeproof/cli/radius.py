@@ -6,7 +6,13 @@ import click
 
 from treeproof.cli.gate import Gate, gate_options
 from treeproof.cli.options import DISTANCE, Command, data_argument, model_argument
-from treeproof.cli.question_options import QuestionOptions, run_options, shown_rows_options
+from treeproof.cli.question_options import (
+    FORMATS,
+    SUMMARIES,
+    QuestionOptions,
+    run_options,
+    shown_rows_options,
+)
 
 
 @click.command(
@@ -21,7 +27,7 @@ from treeproof.cli.question_options import QuestionOptions, run_options, shown_r
     help="Also say which share of the rows is verified at this radius.",
 )
 @gate_options
-@run_options()
+@run_options(formats=(*FORMATS, *SUMMARIES))
 @shown_rows_options
 def command(
     model_path: str,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.console import print_json, print_note, printable
+from treeproof.cli.console import print_json, print_note
 from treeproof.cli.features import check_picture
 from treeproof.cli.options import (
     DISTANCE,
@@ -27,7 +27,7 @@ from treeproof.cli.run_output import (
     print_csv,
     progress_bar,
 )
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, printable
 
 if TYPE_CHECKING:
     from treeproof.query.perturbations import Ball, Box, LInf

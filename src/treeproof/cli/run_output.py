@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.console import console, print_note, printable
-from treeproof.errors import InvalidInput
+from treeproof.cli.console import console, print_note
+from treeproof.errors import InvalidInput, printable
 
 if TYPE_CHECKING:
     from treeproof.cli.gate import Gate
@@ -25,7 +25,6 @@ EXIT_UNDECIDED = EXIT_REJECTED = 3
 
 
 ROWS_SHOWN = 20
-RUN_ENDINGS = ("", ".jsonl", ".ndjson", ".json", ".parquet")
 _PRINT_BYTES = 1 << 16
 _TEXT_COLUMNS = {
     *("id", "label", "verdict", "radius", "becomes", "note"),
@@ -48,6 +47,8 @@ def conclude(
     The summary is given as plain data, for JSON, and in words, for the table; `verified` is the
     share of the rows that the gate is about, and its radius, None where each row has its own.
     """
+    from treeproof.cli.question_options import SUMMARIES
+    from treeproof.cli.run_summary import Found, junit, markdown
     from treeproof.cli.shown_rows import (
         is_wanted,
         order_by,
@@ -56,23 +57,31 @@ def conclude(
         print_row_table,
     )
     from treeproof.query.arithmetic import in_words
+    from treeproof.results.sheets import save_table
     from treeproof.results.threat import threat_lines
 
-    arithmetic = in_words(runner.header)
+    arithmetic, judged = in_words(runner.header), None
+    if run.is_complete and gate is not None and gate.is_given and verified is not None:
+        judged = gate.judge(runner, *verified)
     chosen = is_wanted(options.only, runner.header), order_by(options.sort, runner.header)
     if options.output_format == "json":
         head = {"header": runner.header, "summary": summary | {"arithmetic": arithmetic}}
+        if judged is not None:
+            head["gate"] = judged.record()
         print_json_rows(head, runner.records(*chosen), runner.header)
     elif options.output_format == "csv":
         print_note(f"arithmetic: {arithmetic}.")
-        print_csv_rows(runner.records(*chosen), runner.header)
+        print_csv_rows(lambda: runner.tables(*chosen))
+    elif options.output_format in SUMMARIES:
+        found = Found(run, runner, [*lines, *threat_lines(runner.header)], judged, options.strict)
+        click.echo(junit(found) if options.output_format == "junit" else markdown(found))
     else:
         for line in (*lines, *threat_lines(runner.header), f"arithmetic: {arithmetic}"):
             click.echo(printable(line))
         print_row_table(runner, options)
-    failure = None
-    if run.is_complete and gate is not None and verified is not None:
-        failure = gate.failure(runner, *verified)
+    if options.writes_table and run.is_complete:
+        save_table(options.out or "", lambda: runner.tables(*chosen))
+    failure = None if judged is None else judged.failure or None
     finish(run.tally, run.is_complete, options.strict, failure)
 
 
@@ -174,11 +183,10 @@ def check_out(path: str, what: str = "The run file") -> None:
     from treeproof.files import unwritable
 
     target = Path(path)
-    if what == "The run file" and target.suffix.lower() not in RUN_ENDINGS:
-        raise InvalidInput(
-            f"A run file must be JSON lines (.jsonl) or Parquet (.parquet). Got '{path}'."
-            " For a table in CSV take --format csv, which prints it."
-        )
+    if what == "The run file":
+        from treeproof.results.run_file import check_ending
+
+        check_ending(path)
     try:
         is_other = target.exists() and not target.is_file()
         has_folder = target.parent.is_dir()

@@ -10,22 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.cli.question_options import RADIUS_STATES, QuestionOptions
-from treeproof.cli.run_output import ROWS_SHOWN, print_csv, print_table
+from treeproof.cli.run_output import ROWS_SHOWN, print_table
 from treeproof.query.description import plain
-from treeproof.results.changes import MISSING, Change, changes_between, in_words
+from treeproof.results.changes import Change, changes_between, in_words
 from treeproof.results.numbers import ColumnFormats, digits_above, digits_below, number
 from treeproof.results.run_file import as_shown
 from treeproof.results.run_file import number as plain_number
-from treeproof.results.threat import own_limit
+from treeproof.results.sheets import csv_texts
 
 if TYPE_CHECKING:
+    from treeproof.results.sheets import Blocks
     from treeproof.runs.runner import Runner
 
 _DIGITS = 6
-_ROW_COLUMNS = (
-    *("row", "label", "verdict", "lower", "upper", "exact", "attained", "witness_distance"),
-    *("seconds", "reason"),
-)
 Record = dict[str, Any]
 
 
@@ -92,27 +89,10 @@ def print_json_rows(head: Record, records: Iterable[Record], header: Record) -> 
     click.echo("\n  ]\n}")
 
 
-def print_csv_rows(records: Iterable[Record], header: Record) -> None:
-    """Print rows as CSV: answers, changes in words, and the witness with a column per feature."""
-    names, n_features = header["model"]["feature_names"], header["model"]["n_features"]
-    own = ["id"] if (header.get("data") or {}).get("id") else []
-    own += ["eps"] if own_limit(header) else []
-    own += ["attacked"] if _has_attacker(header) else []
-    shown = [*_ROW_COLUMNS[:1], *own, *_ROW_COLUMNS[1:], "predicted", "witness_label"]
-    named = [f"witness.{names[f] if names else f}" for f in range(n_features)]
-
-    def cells(record: Record) -> list[Any]:
-        said = [
-            f"{change.name if names else change.features[0]}:"
-            f" {' → '.join(MISSING if side is None else str(side) for side in sides)}"
-            for change in changes_of(record, header)
-            for sides in [(change.before, change.after)]
-        ]
-        witness = record["witness"] or [None] * n_features
-        record = record | {"attacked": is_attacked(record, header)}
-        return [*(record.get(name) for name in shown), "; ".join(said), *witness]
-
-    print_csv([*shown, "changes", *named], map(cells, records))
+def print_csv_rows(blocks: "Blocks") -> None:
+    """Print rows as CSV: answers, and what changes in words and before and after."""
+    for text in csv_texts(blocks):
+        click.echo(text, nl=False)
 
 
 def print_row_table(runner: "Runner", options: QuestionOptions) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.console import print_note, printable
+from treeproof.cli.console import print_note
 from treeproof.cli.options import (
     ABOVE_ZERO,
     DISTANCE,
@@ -24,7 +24,7 @@ from treeproof.cli.options import (
     section,
 )
 from treeproof.cli.run_output import check_out, progress_bar
-from treeproof.errors import BackendMissing, InvalidInput, listed, require_backend
+from treeproof.errors import BackendMissing, InvalidInput, listed, printable, require_backend
 
 if TYPE_CHECKING:
     from treeproof.data.readers import DataFile
@@ -231,7 +231,7 @@ class _Data:
 
     def frame(self) -> Any:
         """A data frame, which is how scikit-learn learns names; an array without names."""
-        from treeproof.results.results import frame_of
+        from treeproof.results.columns import frame_of
 
         if self.names:
             with contextlib.suppress(BackendMissing):

@@ -6,7 +6,13 @@ import click
 
 from treeproof.cli.gate import Gate, gate_options
 from treeproof.cli.options import DISTANCE, Command, data_argument, model_argument
-from treeproof.cli.question_options import QuestionOptions, run_options, shown_rows_options
+from treeproof.cli.question_options import (
+    FORMATS,
+    SUMMARIES,
+    QuestionOptions,
+    run_options,
+    shown_rows_options,
+)
 
 
 @click.command(
@@ -22,7 +28,7 @@ from treeproof.cli.question_options import QuestionOptions, run_options, shown_r
     help="How far every feature may move, both ways; needed unless --threat says it.",
 )
 @gate_options
-@run_options()
+@run_options(formats=(*FORMATS, *SUMMARIES))
 @shown_rows_options
 def command(
     model_path: str,

@@ -74,13 +74,15 @@ class Oracle(RowSearch):
         moved = self.values + lengths[:, np.newaxis] * directions * rate
         # A value outside the domain may stay, but what lies between the two is not allowed.
         moved = np.clip(moved, np.minimum(low, self.values), np.maximum(high, self.values))
+        # No library reads a number that is beyond the precision of its inputs.
+        deployed = self.query.deployed or self.query.ensemble
+        most = float(np.finfo(deployed.input_precision).max)
+        moved = np.where(np.isfinite(self.values), np.clip(moved, -most, most), moved)
         return self._cast(moved, low, high)
 
     def points_of_box(self, rng: np.random.Generator, count: int) -> FloatArray:
         """Random points of a box; an infinite side is tried at random lengths from the row."""
-        low, high = (
-            np.array(side[self.row]) for side in (self.query.reach.low, self.query.reach.high)
-        )
+        low, high = self.query.reach.low[self.row], self.query.reach.high[self.row]
         near = np.clip(np.where(np.isnan(self.values), 0.0, self.values), low, high)
         near = np.clip(near, -_FARTHEST, _FARTHEST)
         size = count, len(self.values)

@@ -163,7 +163,8 @@ class BatchSearch:
             settle_costs(self._query.pricing, table, self.confirmed)
         for number, name in enumerate(_COUNTS):
             table.statistics[name] = columns.counts[:, number]
-        mark_broken(self._query, table, np.flatnonzero(self.skip))
+        if self.skip.any():
+            mark_broken(self._query, table, np.flatnonzero(self.skip))
         return table
 
     def _replay(self) -> None:

@@ -81,12 +81,6 @@ def record_evidence(
     `divisions` say by row; `asks_radius` says whether bounds were asked for, rather than a verdict
     at the query's own set.
     """
-    if query.pricing is not None and query.pricing.others:
-        claimed, _ = claimed_sets(query, outcomes, asks_radius)
-        said = f"{NO_EVIDENCE}the question has several limits, and evidence is about one"
-        outcomes.evidence = np.full(len(query), None, dtype=object)
-        outcomes.evidence[claimed != CLAIM_NOTHING] = said
-        return
     if query.pricing is not None:
         _record_costs(query, query.pricing, outcomes, budget, divisions, asks_radius=asks_radius)
         return

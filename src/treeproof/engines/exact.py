@@ -185,7 +185,8 @@ class ExactEngine:
 
 def _has_conditions(query: Query) -> bool:
     """Whether a violation has to meet several conditions at once, as a target of many classes."""
-    return bool(np.any(np.diff(query.alternatives.alternative_start) > 1))
+    start = query.alternatives.alternative_start
+    return int(start[-1]) > len(start) - 1  # each has at least one
 
 
 def _kernel(query: Query) -> Any:
@@ -207,6 +208,8 @@ def _take_turns(
     memory ended has no further turn until a nearer witness leaves less to search.
     """
     status, upper = search.columns.status, search.columns.upper
+    if (search.skip | (status == PROVED)).all():
+        return
     is_forest = limits.patience == 0
     turns: list[tuple[Any, FirstGuess, int]] = [
         (solve_batch, guess, FOREST_PATIENCE if is_forest else MORE_PATIENCE * limits.patience),
@@ -220,7 +223,7 @@ def _take_turns(
     has_raised = [np.zeros(len(status), dtype=bool)] * 2  # in the last turn of each
     kind = 0
     while True:
-        is_open = ~search.skip & np.isin(status, (UNDECIDED, MEMORY_LIMIT))
+        is_open = ~search.skip & ((status == UNDECIDED) | (status == MEMORY_LIMIT))
         is_open &= ~((upper >= ended_at[0]) & (upper >= ended_at[1]))
         if not is_open.any():
             return

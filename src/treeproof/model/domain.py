@@ -6,7 +6,7 @@ midpoint between T and the float below it (or the double after it, when that mid
 Replacing every T by its M gives the same model for float64 rows, without a cast.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,12 +17,12 @@ def accept_float64_rows(ensemble: Ensemble) -> Ensemble:
     """Return the model over float64 rows whose answers equal the deployed ones on every double."""
     if ensemble.input_precision == "float64":
         return ensemble
-    return _over_doubles(ensemble).with_provenance(**asdict(ensemble.provenance))
+    return _over_doubles(ensemble).with_provenance(ensemble.provenance)
 
 
 def accept_real_rows(ensemble: Ensemble) -> Ensemble:
     """Return the same model, for questions in which rows are real numbers."""
-    return _over_reals(ensemble).with_provenance(**asdict(ensemble.provenance))
+    return _over_reals(ensemble).with_provenance(ensemble.provenance)
 
 
 @cached_per_ensemble

@@ -210,14 +210,15 @@ class Ensemble:
         """
         return _fingerprint(self)
 
-    def with_provenance(self, **changes: Any) -> Self:
-        """Return a copy whose provenance has the given fields replaced.
+    def with_provenance(self, provenance: Provenance | None = None, **changes: Any) -> Self:
+        """Return a copy with another provenance, or whose own has the given fields replaced.
 
         Everything that was checked is the same, so nothing is checked again, and what was worked
         out of the trees serves both.
         """
         twin = copy.copy(self)
-        object.__setattr__(twin, "provenance", replace(self.provenance, **changes))
+        changed = replace(self.provenance, **changes) if provenance is None else provenance
+        object.__setattr__(twin, "provenance", changed)
         return twin
 
     def for_reals(self) -> Self:

@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeproof.errors import UnsupportedQuery
 from treeproof.model.ensemble import Ensemble
@@ -70,8 +71,30 @@ def score_meaning(ensemble: Ensemble) -> ScoreMeaning:
         return ScoreMeaning("the root of the predicted value")
     known = _OBJECTIVES.values() if is_pipeline else [_OBJECTIVES.get(library, {})]
     found = next((names[name] for names in known if name in names), "")
-    rates = [option.partition(":")[2] for option in options.split() if "sigmoid:" in option]
-    return ScoreMeaning(found, float(rates[0]) if rates and found == LOG_ODDS else 1.0)
+    given = dict(option.split(":", 1) for option in options.split() if ":" in option)
+    rate = float(given.get("sigmoid", 1.0)) if found == LOG_ODDS else 1.0
+    # An averaged forest divides its score by its rounds first.
+    return ScoreMeaning(found, rate / float(given.get("averaged", 1.0)))
+
+
+def probabilities(ensemble: Ensemble, scores: NDArray[np.floating]) -> NDArray[np.float64] | None:
+    """Probability of each class (n_rows, n_classes) by scores; None where that is not known.
+
+    To the last digits they may differ from those of the model's library, which rounds in steps of
+    its own; what a row's label is follows from its scores alone.
+    """
+    meaning, wide = score_meaning(ensemble), scores.astype(np.float64)
+    if not ensemble.classes or ensemble.decision.kind == "score":
+        return None
+    with np.errstate(over="ignore"):
+        if meaning.name == LOG_ODDS and ensemble.n_outputs == 1:
+            wide = 1.0 / (1.0 + np.exp(-meaning.rate * wide))
+        elif meaning.name == CLASS_SCORE:
+            wide = np.exp(meaning.rate * (wide - wide.max(axis=1, keepdims=True)))
+            wide /= wide.sum(axis=1, keepdims=True)
+        elif meaning.name != PROBABILITY:
+            return None
+    return np.hstack([1.0 - wide, wide]) if ensemble.n_outputs == 1 else wide
 
 
 def later_steps(ensemble: Ensemble) -> str:

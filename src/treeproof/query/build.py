@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,11 @@ from treeproof.query.goals import Goal, KeepsLabel
 from treeproof.query.perturbations import (
     Ball,
     Box,
+    Reach,
+    ball_reach,
     in_order,
     is_priced,
+    refuse_as_labels,
     require_perturbation,
     resolve,
     warn_of_categories,
@@ -32,23 +36,93 @@ Sums = Callable[[Ensemble, FloatArray], NDArray[np.floating]]
 """Adds up the leaf values of rows in the library's order and precision."""
 
 
-def build_query(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedQuery:
+    """What of a question is the same for all rows, checked and in numbers.
+
+    Attributes
+    ----------
+    deployed, ensemble : Ensemble
+        The model as it was loaded, and over the rows of the question's arithmetic.
+    perturbation : Ball or Box
+        In the order of the model's features.
+    reach : Reach or None
+        Of balls, whose bounds are one row for all.
+    goal : Goal or None
+    attacked : int or None
+        Number of the attacked class; None for all.
+    words : dict
+        The question in words, but for the labels.
+    """
+
+    deployed: Ensemble
+    ensemble: Ensemble
+    perturbation: Ball | Box
+    reach: Reach | None
+    goal: Goal | None
+    attacked: int | None
+    words: dict[str, Any]
+
+    def of(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sums: Sums = plain_sums,
+        numbers: NDArray[np.int64] | None = None,
+    ) -> Query:
+        """Check rows and labels, and resolve the question about them; see `build_query`."""
+        deployed, ensemble = self.deployed, self.ensemble
+        matrix = numeric_rows(deployed, X, allow_empty=False)
+        labels = None
+        refuse_as_labels(y)
+        if y is not None:
+            if deployed.decision.kind == "score":
+                raise InvalidInput(
+                    "A model that gives scores has no labels, so 'y' must be left out."
+                    " Ask with goal=ScoreWithin(low, high) or goal=ScoreChange(delta)."
+                )
+            labels = label_numbers(deployed, y, n_rows=len(matrix))
+        rows = evaluate.cast_rows(ensemble, matrix)
+        codes = categorical_features(ensemble)
+        if codes.any():
+            # Sound: codes of categories never move, so what the model rounds them to is all there
+            # is.
+            rows = np.where(codes, evaluate.cast_rows(deployed, matrix), rows)
+        query = resolve_query(
+            ensemble,
+            rows,
+            sums(ensemble, rows),
+            labels,
+            self.perturbation,
+            goal=self.goal,
+            reach=None if self.reach is None else self.reach.for_all(len(rows)),
+            description=self.words | {"labels": "the model's own" if y is None else "given"},
+            deployed=deployed,
+        )
+        is_attacked = None
+        if self.attacked is not None:
+            is_attacked = query.labels == self.attacked
+            query = _only_attacked(query, ~is_attacked)
+        if self.reach is not None:
+            refuse_outside(deployed, matrix, self.perturbation, self.reach, numbers, is_attacked)
+        pricing = query.pricing
+        if pricing is not None:
+            pricing.refuse_broken_rows(np.arange(len(rows)) if numbers is None else numbers)
+            said = query.description["perturbation"]
+            query.description["perturbation"] = said | pricing.words(said)
+        return query
+
+
+def prepare_query(
     ensemble: Ensemble,
-    X: Any,
-    y: Any,
     perturbation: Ball | Box,
     *,
     goal: Goal | None = None,
     arithmetic: Arithmetic = "float64",
     attacker_class: Any = None,
-    sums: Sums = plain_sums,
-    numbers: NDArray[np.int64] | None = None,
-) -> Query:
-    """Check rows, labels and options, and resolve the question into numbers.
-
-    The options are those of `treeproof.verify`; `sums` may be the compiled equal of the default,
-    and `numbers` are those of the rows in their data, for what is said of them.
-    """
+) -> PreparedQuery:
+    """Check what is asked, and resolve what does not depend on rows."""
     require_perturbation(perturbation)
     if goal is not None and not isinstance(goal, Goal):
         raise InvalidInput(
@@ -58,55 +132,58 @@ def build_query(
     if not is_priced(perturbation):
         warn_of_categories(perturbation, ensemble.feature_names, categorical_features(ensemble))
     perturbation = in_order(perturbation, ensemble.feature_names, ensemble.n_features)
-    arithmetic = checked_arithmetic(arithmetic)
-    matrix = numeric_rows(ensemble, X, allow_empty=False)
-    labels = None
-    if y is not None:
-        if ensemble.decision.kind == "score":
-            raise InvalidInput(
-                "A model that gives scores has no labels, so 'y' must be left out."
-                " Ask with goal=ScoreWithin(low, high) or goal=ScoreChange(delta)."
-            )
-        labels = label_numbers(ensemble, y, n_rows=len(matrix))
-    deployed = ensemble
-    accept = accept_float64_rows if arithmetic == "float64" else accept_real_rows
-    ensemble = accept(deployed)
-    rows = evaluate.cast_rows(ensemble, matrix)
-    codes = categorical_features(ensemble)
-    if codes.any():
-        # Sound: codes of categories never move, so what the model rounds them to is all there is.
-        rows = np.where(codes, evaluate.cast_rows(deployed, matrix), rows)
-    query = resolve_query(ensemble, rows, sums(ensemble, rows), labels, perturbation, goal=goal)
-    attacked = np.ones(len(rows), dtype=bool)
-    if attacker_class is not None:
-        query = _only_attacked(query, attacker_class)
-        attacked = query.labels == ensemble.classes.index(attacker_class)
+    accept = {"float64": accept_float64_rows, "real": accept_real_rows}
+    accepted = accept[checked_arithmetic(arithmetic)](ensemble)
+    reach = None
     if not isinstance(perturbation, Box):
-        refuse_outside(deployed, matrix, perturbation, numbers, attacked)
-    if query.pricing is not None:
-        query.pricing.refuse_broken_rows(np.arange(len(rows)) if numbers is None else numbers)
-    said = describe(perturbation)
-    if query.pricing is not None:
-        said |= query.pricing.words(said)
-    words = {
-        "perturbation": said,
-        "goal": describe(goal or KeepsLabel()),
-        "arithmetic": arithmetic,
-        "attacker_class": plain_value(attacker_class),
-        "labels": "the model's own" if y is None else "given",
-    }
-    return dataclasses.replace(query, description=words, deployed=deployed)
+        reach = ball_reach(perturbation, ensemble.n_features, ensemble.feature_names)
+        reach = dataclasses.replace(reach, holds_reals=accepted.over_reals)
+    return PreparedQuery(
+        deployed=ensemble,
+        ensemble=accepted,
+        perturbation=perturbation,
+        reach=reach,
+        goal=goal,
+        attacked=None if attacker_class is None else _class_number(ensemble, attacker_class),
+        words={
+            "perturbation": describe(perturbation),
+            "goal": describe(goal or KeepsLabel()),
+            "arithmetic": arithmetic,
+            "attacker_class": plain_value(attacker_class),
+        },
+    )
 
 
-def _only_attacked(query: Query, attacker_class: Any) -> Query:
-    """Rows of every other class cannot move: their bounds shrink to the row itself."""
-    if attacker_class not in query.ensemble.classes:
-        classes = query.ensemble.classes
+def build_query(
+    ensemble: Ensemble,
+    X: Any,
+    y: Any,
+    perturbation: Ball | Box,
+    *,
+    sums: Sums = plain_sums,
+    numbers: NDArray[np.int64] | None = None,
+    **options: Any,
+) -> Query:
+    """Check rows, labels and options, and resolve the question into numbers.
+
+    The options are those of `prepare_query`; `sums` may be the compiled equal of the default, and
+    `numbers` are those of the rows in their data, for what is said of them.
+    """
+    return prepare_query(ensemble, perturbation, **options).of(X, y, sums=sums, numbers=numbers)
+
+
+def _class_number(ensemble: Ensemble, attacker_class: Any) -> int:
+    if attacker_class not in ensemble.classes:
+        classes = ensemble.classes
         raise InvalidInput(
             f"'attacker_class' must be one of the classes {listed_values(classes)}."
             f" Got {attacker_class!r}.{nearest(attacker_class, classes)}"
         )
-    stays = query.labels != query.ensemble.classes.index(attacker_class)
+    return ensemble.classes.index(attacker_class)
+
+
+def _only_attacked(query: Query, stays: NDArray[np.bool_]) -> Query:
+    """Rows of every other class cannot move: their bounds shrink to the row itself."""
     low, high = np.array(query.reach.low), np.array(query.reach.high)
     low[stays] = np.where(np.isnan(query.rows[stays]), -np.inf, query.rows[stays])
     high[stays] = np.where(np.isnan(query.rows[stays]), np.inf, query.rows[stays])
@@ -122,19 +199,21 @@ def refuse_outside(
     ensemble: Ensemble,
     rows: FloatArray,
     perturbation: Ball | Box,
+    reach: Reach | None = None,
     numbers: NDArray[np.int64] | None = None,
     attacked: NDArray[np.bool_] | None = None,
 ) -> None:
-    """Refuse rows whose own values lie outside the bounds of a perturbation.
+    """Refuse rows whose own values lie outside the bounds of a perturbation, or of its reach.
 
     Bounds say which values there are, so a proof around such a row would be about a set that does
     not hold the row itself. What only the rounding to the input precision parts is inside, and
     features that do not move may have any value. `numbers` are those of the rows in their data; of
     rows that are not `attacked` nothing is asked.
     """
-    if not isinstance(perturbation, Box):
-        perturbation = with_limit(perturbation, None)  # bounds hold at any radius
-    reach = resolve(perturbation, rows, ensemble.feature_names)
+    if reach is None:
+        if not isinstance(perturbation, Box):
+            perturbation = with_limit(perturbation, None)  # bounds hold at any radius
+        reach = resolve(perturbation, rows, ensemble.feature_names)
     shared = slice(0, 1 if reach.is_ball else None)  # balls have the same bounds for every row
     low, high = (evaluate.cast_rows(ensemble, side[shared]) for side in (reach.low, reach.high))
     if np.isneginf(low).all() and np.isposinf(high).all():
@@ -147,6 +226,7 @@ def refuse_outside(
     if not outside.any():
         return
     row, feature = np.argwhere(outside)[0]
+    reach = reach.for_all(len(rows))
     name = repr(ensemble.feature_names[feature]) if ensemble.feature_names else f"feature {feature}"
     n_more = int(outside.any(axis=1).sum()) - 1
     raise InvalidInput(

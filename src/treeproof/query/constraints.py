@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,8 +73,11 @@ def alternatives_of(
             )
         target = ensemble.classes.index(goal.target)
     if ensemble.decision.kind == "threshold":
-        return _threshold_alternatives(ensemble, target, labels)
-    return _argmax_alternatives(ensemble, target, labels)
+        group = labels.copy() if target is None else np.full_like(labels, 1 - target)
+        return _threshold_table(ensemble), group
+    if target is None:
+        return _argmax_table(ensemble), labels.copy()
+    return _target_table(ensemble, target), np.zeros(len(labels), dtype=np.int64)
 
 
 def breaks_claim(
@@ -85,10 +89,10 @@ def breaks_claim(
     """Whether accumulators (one row per point) break the claim of their groups."""
     if alternatives.judgement == NEED_IS_MET:
         broken = np.zeros(len(group), dtype=bool)
-        for number in np.unique(group):
+        for number in set(group.tolist()):
             rows = np.flatnonzero(group == number)
             sums = accumulators[rows].astype(np.float64)
-            for constraints in alternatives.of_group(int(number)):
+            for constraints in alternatives.of_group(number):
                 gain = sums @ alternatives.coefficient[constraints[0]]
                 broken[rows] |= gain >= alternatives.need[constraints[0]]
         return broken
@@ -172,24 +176,20 @@ def needs_around(ensemble: Ensemble, cut: float, grid: float) -> tuple[float, fl
         return cut, -float(np.nextafter(dtype(cut), dtype(-np.inf)))
 
 
-def _threshold_alternatives(
-    ensemble: Ensemble, target: int | None, labels: NDArray[np.int64]
-) -> tuple[Alternatives, NDArray[np.int64]]:
+@cached_per_ensemble
+def _threshold_table(ensemble: Ensemble) -> Alternatives:
     """One output: label 0 breaks by rising to the cut, label 1 by falling below it."""
     grid = accumulator_grid(ensemble)
     cut = rising_cut(ensemble, ensemble.decision.cut, strict=False)
     rise, fall = needs_around(ensemble, cut, grid)
     up, down = np.array([1.0]), np.array([-1.0])
-    table = _table(
+    return _table(
         NEED_IS_MET,
         [-1, -1],
         [[[(up, rise)]], [[(down, fall)]]],
         rounding_unit(ensemble, grid),
         0.0,
     )
-    if target is None:
-        return table, labels.copy()
-    return table, np.full(len(labels), 1 - target, dtype=np.int64)
 
 
 def _score_alternatives(
@@ -223,47 +223,42 @@ def _score_alternatives(
     return table, np.arange(n_rows, dtype=np.int64)
 
 
-def _argmax_alternatives(
-    ensemble: Ensemble, target: int | None, labels: NDArray[np.int64]
-) -> tuple[Alternatives, NDArray[np.int64]]:
-    """Several outputs: the largest finished margin wins, ties go to the first."""
-    n_classes = ensemble.n_outputs
-    grid = accumulator_grid(ensemble)
-    aggregation = ensemble.aggregation
-    scale = aggregation.scale if aggregation.finish == "affine" else 1.0
-    bias = np.array(aggregation.bias) if aggregation.finish == "affine" else np.zeros(n_classes)
-    # All outputs are finished by one rising function, so a strict win needs strictly more.
-    same_finish = bool(np.all(bias == bias[0]))
+def _wins(ensemble: Ensemble, winner: int, loser: int) -> tuple[FloatArray, float]:
+    """What a class needs to win over another one; the largest finished margin wins.
 
-    def beats(winner: int, loser: int) -> tuple[FloatArray, float]:
-        coefficient = np.zeros(n_classes)
-        coefficient[winner], coefficient[loser] = scale, -scale
-        # A tie goes to the lower index, so on a grid a higher one must win by a whole step.
-        step = grid * scale if same_finish and winner > loser else 0.0
-        return coefficient, float(bias[loser] - bias[winner]) + step
+    A tie goes to the first.
+    """
+    aggregation, n_classes = ensemble.aggregation, ensemble.n_outputs
+    is_affine = aggregation.finish == "affine"
+    scale = aggregation.scale if is_affine else 1.0
+    bias = np.array(aggregation.bias) if is_affine else np.zeros(n_classes)
+    coefficient = np.zeros(n_classes)
+    coefficient[winner], coefficient[loser] = scale, -scale
+    # All outputs are finished by one rising function, so a strict win needs strictly more; on a
+    # grid a whole step.
+    is_strict = bool(np.all(bias == bias[0])) and winner > loser
+    step = accumulator_grid(ensemble) * scale if is_strict else 0.0
+    return coefficient, float(bias[loser] - bias[winner]) + step
 
-    if target is None:
-        groups = [
-            [[beats(other, label)] for other in range(n_classes) if other != label]
-            for label in range(n_classes)
-        ]
-        table = _table(
-            LABEL_CHANGES,
-            list(range(n_classes)),
-            groups,
-            rounding_unit(ensemble, grid),
-            link_rounding(ensemble),
-        )
-        return table, labels.copy()
-    conjunction = [beats(target, other) for other in range(n_classes) if other != target]
-    table = _table(
-        LABEL_IS_TARGET,
-        [target],
-        [[conjunction]],
-        rounding_unit(ensemble, grid),
-        link_rounding(ensemble),
-    )
-    return table, np.zeros(len(labels), dtype=np.int64)
+
+def _label_table(ensemble: Ensemble, judgement: int, labels: list[int], ways: Any) -> Alternatives:
+    unit = rounding_unit(ensemble, accumulator_grid(ensemble))
+    return _table(judgement, labels, ways, unit, link_rounding(ensemble))
+
+
+@cached_per_ensemble
+def _argmax_table(ensemble: Ensemble) -> Alternatives:
+    """Several outputs: a label breaks where any other class wins over it."""
+    classes = list(range(ensemble.n_outputs))
+    ways = [[[_wins(ensemble, one, own)] for one in classes if one != own] for own in classes]
+    return _label_table(ensemble, LABEL_CHANGES, classes, ways)
+
+
+def _target_table(ensemble: Ensemble, target: int) -> Alternatives:
+    """Several outputs: the target has to win over all others at once."""
+    others = [other for other in range(ensemble.n_outputs) if other != target]
+    conjunction = [_wins(ensemble, target, other) for other in others]
+    return _label_table(ensemble, LABEL_IS_TARGET, [target], [[conjunction]])
 
 
 @cached_per_ensemble

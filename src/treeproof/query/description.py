@@ -32,6 +32,9 @@ def describe(thing: Any) -> dict[str, Any]:
             is_said = field.metadata.get("described", True)
             if not is_said or (field.name in _LATER and value == field.default):
                 continue
+            if field.name == "parts":
+                words[field.name] = [describe(part) for part in value]
+                continue
             is_part = dataclasses.is_dataclass(value)
             words[field.name] = describe(value) if is_part else plain(_without_arrays(value))
     return words

@@ -16,14 +16,15 @@ class PaperProtocol:
     Parameters
     ----------
     first_eps : float
-        Radius of the first step; the verified error is taken there.
+        Radius of the first step; the verified error is taken there. The paper does
+        not say its own; 0.1 is for features between 0 and 1.
     steps : int
         Number of radii tried in all.
     cap : float
         Largest radius tried; a row proved there is not searched further.
     """
 
-    first_eps: float
+    first_eps: float = 0.1
     steps: int = 10
     cap: float = 1.0
 

@@ -318,8 +318,27 @@ def require_perturbation(value: object) -> None:
     """Refuse what says nothing about how rows may change."""
     if not isinstance(value, Ball | Box):
         raise InvalidInput(
-            f"'perturbation' must be an LInf, L1, L2, L0, Cost, All or Box. Got {value!r}."
+            "'perturbation' must be a radius such as 0.1, an LInf, L1, L2, L0, Cost, All or Box."
+            f" Got {value!r}."
         )
+
+
+def as_perturbation(given: Any) -> Any:
+    """A number as the ball of that radius, in which every feature moves; all else as it is."""
+    return LInf(float(given)) if _is_number(given) else given
+
+
+def refuse_as_labels(y: object) -> None:
+    """Refuse a perturbation, or a radius, in the place of labels."""
+    if isinstance(y, Ball | Box | Domain) or _is_number(y):
+        raise InvalidInput(
+            f"'y' must be the labels of the rows, or None. Got {y!r}, which says how rows may"
+            f" change. Give it by name, as perturbation={y!r}, or after the labels."
+        )
+
+
+def _is_number(given: object) -> bool:
+    return type(given) is not bool and isinstance(given, int | float | np.integer | np.floating)
 
 
 def asks_radius(perturbation: Ball | Box) -> bool:
@@ -404,6 +423,14 @@ class Reach:
         low = np.maximum(low, self.low)
         high = np.minimum(move_rounded_down(rows, radius, self.up, +1), self.high)
         return np.minimum(low, rows), np.maximum(high, rows)
+
+    def for_all(self, n_rows: int) -> Reach:
+        """The reach of a number of rows with one row of bounds, which is not written out."""
+        if len(self.low) == n_rows:
+            return self
+        shape = (n_rows, self.low.shape[1])
+        low, high = np.broadcast_to(self.low, shape), np.broadcast_to(self.high, shape)
+        return replace(self, low=low, high=high)
 
     def within(self, other: Reach) -> Reach:
         """The same rates and radius, in the directions and bounds that another reach allows."""
@@ -496,17 +523,22 @@ def resolve(perturbation: Ball | Box, rows: FloatArray, names: Sequence[str] = (
     """
     if isinstance(perturbation, Box):
         return _box_reach(in_order(perturbation, names, rows.shape[1]), rows)
-    ball = in_order(perturbation, names, rows.shape[1])
-    if isinstance(ball, All):
-        return _common_reach([_ball_reach(part, rows, names) for part in ball.parts])
-    return _ball_reach(ball, rows, names)
+    n_rows, n_features = rows.shape
+    return ball_reach(in_order(perturbation, names, n_features), n_features, names).for_all(n_rows)
 
 
 _LEAST = float(np.nextafter(0.0, 1.0))
 
 
-def _ball_reach(ball: Part, rows: FloatArray, names: Sequence[str]) -> Reach:
-    n_features, what = rows.shape[1], type(ball).__name__
+def ball_reach(ball: Ball, n_features: int, names: Sequence[str]) -> Reach:
+    """The reach of a ball that is `in_order`, with one row of bounds."""
+    if isinstance(ball, All):
+        return _common_reach([_part_reach(part, n_features, names) for part in ball.parts])
+    return _part_reach(ball, n_features, names)
+
+
+def _part_reach(ball: Part, n_features: int, names: Sequence[str]) -> Reach:
+    what = type(ball).__name__
     if isinstance(ball, Cost):
         weights = (_per_feature(what, name, getattr(ball, name), n_features) for name in _WEIGHTS)
         fixed, down, up = weights
@@ -541,8 +573,7 @@ def _ball_reach(ball: Part, rows: FloatArray, names: Sequence[str]) -> Reach:
             f"'low' of {what} must not exceed 'high', and neither may be NaN. Got {low[wrong]} and"
             f" {high[wrong]} of {where}."
         )
-    # One row for all: no table of bounds is written out.
-    low, high = np.broadcast_to(low, rows.shape), np.broadcast_to(high, rows.shape)
+    low, high = low[np.newaxis], high[np.newaxis]
     if isinstance(ball.eps, PerRow):
         raise InvalidInput(
             f"A radius or budget of each row's own is for 'verify' and attacks. Give {what} one"
@@ -556,10 +587,9 @@ def _common_reach(reaches: list[Reach]) -> Reach:
     """The first of some reaches, in the directions and bounds that all of them allow."""
     one, *others = reaches
     for other in others:
-        low, high = np.maximum(one.low[:1], other.low[:1]), np.minimum(one.high[:1], other.high[:1])
+        low, high = np.maximum(one.low, other.low), np.minimum(one.high, other.high)
         if np.any(low > high):
             raise InvalidInput("'low' of a part of 'All' must not exceed 'high' of another one.")
-        low, high = (np.broadcast_to(side, one.low.shape) for side in (low, high))
         one = one.within(replace(other, low=low, high=high))
     return one
 

@@ -174,11 +174,14 @@ def resolve_query(
     perturbation: Ball | Box,
     *,
     goal: Goal | None = None,
+    reach: Reach | None = None,
+    description: dict[str, Any] | None = None,
+    deployed: Ensemble | None = None,
 ) -> Query:
     """Resolve a question about rows in the model's column order and input precision.
 
     `accumulators` are the model's sums on the rows, `labels` class indices that they should have;
-    None for the model's own.
+    None for the model's own. For `reach`, if it is known, and the others see `Query`.
     """
     if len(rows) == 0:
         raise InvalidInput("There must be at least one row. Got an empty table.")
@@ -189,8 +192,9 @@ def resolve_query(
         predicted = evaluate.label_indices(ensemble, evaluate.finish(ensemble, accumulators))
         labels = predicted if labels is None else labels
     alternatives, group = alternatives_of(ensemble, goal, labels, accumulators)
-    reach = resolve(perturbation, rows, ensemble.feature_names)
-    reach = replace(reach, holds_reals=ensemble.over_reals)
+    if reach is None:
+        reach = resolve(perturbation, rows, ensemble.feature_names)
+        reach = replace(reach, holds_reals=ensemble.over_reals)
     return Query(
         ensemble=ensemble,
         rows=rows,
@@ -203,4 +207,6 @@ def resolve_query(
         pricing=pricing_of(perturbation, ensemble, rows, reach)
         if is_priced(perturbation)
         else None,
+        description=description or {},
+        deployed=deployed,
     )

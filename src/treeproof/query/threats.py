@@ -23,9 +23,11 @@ from treeproof.query.perturbations import (
     L0,
     L1,
     L2,
+    All,
     Ball,
     Cost,
     LInf,
+    Part,
     PerRow,
     warn_of_no_effect,
     with_limit,
@@ -84,6 +86,8 @@ class ThreatModel:
         What is different for single features, by name or number.
     domain : Domain or None
         Which rows there can be.
+    also : tuple of (str, float)
+        Other limits that hold besides: a norm and what it is at most, in the same units.
     """
 
     eps: float | PerRow | None = None
@@ -99,6 +103,7 @@ class ThreatModel:
     score_change: float | None = None
     features: dict[str, FeatureThreat] = field(default_factory=dict)
     domain: Domain | None = None
+    also: tuple[tuple[Literal["LInf", "L1", "L2", "L0"], float], ...] = ()
 
     def with_options(self, **given: Any) -> "ThreatModel":
         """Return the same with some parts replaced; frozen features are added to those here.
@@ -132,7 +137,7 @@ class ThreatModel:
 
         Returns
         -------
-        LInf, L1, L2, L0 or Cost
+        LInf, L1, L2, L0, Cost or All
             What may move, and how far or at what cost.
         """
         ensemble = getattr(model, "ensemble", model)
@@ -214,13 +219,30 @@ class ThreatModel:
         spread : float64 (n_features,) or None
             Unit of each feature, for the scales "std" and "range".
         has_radius : bool
-            Without one it is what is asked for.
+            Without one it is what is asked for; other limits stay.
 
         Returns
         -------
-        LInf, L1, L2, L0 or Cost
+        LInf, L1, L2, L0, Cost or All
             What may move, and how far or at what cost.
         """
+        first = self._part(names, n_features, spread, has_radius=has_radius)
+        if not self.also:
+            return first
+        own: dict[str, Any] = dict.fromkeys(("eps", "up", "down", "fixed", "table"))
+        plain = {name: replace(part, **own) for name, part in self.features.items()}
+        others = [
+            replace(self, norm=norm, eps=eps, features=plain)._part(
+                names, n_features, None if norm == "L0" else spread, has_radius=True
+            )
+            for norm, eps in self.also
+        ]
+        return All(first, *others)
+
+    def _part(
+        self, names: Sequence[str], n_features: int, spread: FloatArray | None, *, has_radius: bool
+    ) -> Part:
+        """The perturbation without other limits."""
         numbers = {
             name: feature_number(known_feature(name, names), n_features, names)
             for name in self.features
@@ -383,6 +405,8 @@ def load_threat(path: str | PathLike[str]) -> ThreatModel:
         domain = Domain(**checked(domain, _DOMAIN_KEYS, "domain", path))
     given = checked(content, _KEYS, "", path)
     given |= {name: _as_names(given[name]) for name in ("frozen", "moving") if name in given}
+    if "also" in given:
+        given["also"] = tuple(given["also"].items())
     if isinstance(given.get("eps"), dict):
         given["eps"] = PerRow(given["eps"]["column"])
     return ThreatModel(features=parts, domain=domain, **given)
@@ -413,6 +437,12 @@ def _radius(value: Any) -> bool:
     if isinstance(value, dict):
         return value.keys() == {"column"} and isinstance(value["column"], str)
     return _distance(value)
+
+
+def _limits(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        norm in _NORMS and _distance(eps) for norm, eps in value.items()
+    )
 
 
 def _price(value: Any) -> bool:
@@ -476,6 +506,7 @@ _KEYS: Rules = {
     "score_change": (_distance, "be a number >= 0"),
     "norm": (NORMS.__contains__, f"be one of {', '.join(NORMS)}"),
     "relative": (_flag, "be true or false"),
+    "also": (_limits, "be limits by norm, such as {L0 = 3}"),
 }
 _FEATURE_KEYS: Rules = {
     "eps": (_distance, "be a number >= 0"),

@@ -48,12 +48,13 @@ def findings(run: RunView) -> list[dict[str, Any]]:
             for f in most
         ]
         n_moved = int((counts > 0).sum())
+        what = "way" if run.recourse else "breaking change"
         said.append(
             {
-                "lead": "What breaks it",
+                "lead": "What ways change" if run.recourse else "What breaks it",
                 "items": names,
-                "after": f"of the {counted(n_witnesses, 'breaking change')} that"
-                f" {'was found; it moves' if n_witnesses == 1 else 'were found; they move'}"
+                "after": f"of the {counted(n_witnesses, what)}"
+                f" that {'was found; it moves' if n_witnesses == 1 else 'were found; they move'}"
                 f" {n_moved:,} of {len(counts):,} features.",
             }
         )
@@ -64,6 +65,8 @@ def findings(run: RunView) -> list[dict[str, Any]]:
         if run.results.asks_radius:
             # An undecided row may be nearer than all of which the radius is known.
             lead = "Nearest to breaking" if run.is_settled else "Nearest known to break"
+        if run.recourse:
+            lead = "Cheapest ways, for instance"
         said.append({"lead": lead, "items": items, "after": ""})
     return said
 

@@ -247,6 +247,9 @@ def _context(
         "with_radii": with_radii,
         "measure": _measure(runs),
         "meanings": list(dict.fromkeys(text.radius_meaning(run) for run in runs)),
+        "words": text.page_words(runs),
+        "recourse": all(run.recourse for run in runs),
+        "n_further": sum(run.n_further for run in runs),
         "attack_only": all(run.is_attack for run in runs),
         "asks_radii": with_radii and all(run.results.asks_radius for run in runs),
         "axis": axis,
@@ -282,6 +285,9 @@ def _start(runs: list[RunView], axis: Axis, at: float | None) -> float:
     """Radius that the page opens with."""
     if at is not None:
         return at
+    budgets = [float(run.recourse["budget"]) for run in runs if run.recourse.get("budget")]
+    if budgets:
+        return min(*budgets, axis.high)
     # Beyond a radius that was verified nothing is known, so all runs are shown where they can be.
     verified = [run.eps for run in runs if run.eps is not None]
     if verified:
@@ -295,18 +301,21 @@ def _run_context(run: RunView, k: int, start: float, frozen_runs: list[RunView])
     n, n_wrong = run.n_attacked, run.n_broken
     n_certified, n_resisting = run.n_certified(start), run.n_resisting(start)
     clean, threat = clean_share(run.results), run.threat
+    # What is found is rounded up, what is proved to hold, down.
+    shows_found = run.is_attack or bool(run.recourse)
     changes = [("the row changes within radius ", None), (reach_words(start), 1.0)]
     return {
         "index": k,
         "name": run.name,
         "is_attack": run.is_attack,
+        "recourse": run.recourse,
         "n": n,
         "n_still": len(run.results) - n,
         "clean": "–" if clean is None else percent_down(round(clean * n), n),
         # In the order of the bar: verified, undecided, broken by a change, wrong as they stand.
         "counts": [n_certified, n_resisting - n_certified, n - n_resisting - n_wrong, n_wrong],
         "attacked_class": run.question.get("attacker_class"),
-        "moves": changes if threat is None else movement(threat, start, is_attack=run.is_attack),
+        "moves": changes if threat is None else movement(threat, start, is_attack=shows_found),
         "nothing_moves": threat is not None and not threat.movers,
         "stillness": [] if threat is None else stillness(threat),
         "claim": text.claim_words(run),
@@ -393,6 +402,8 @@ def _galleries(
         if not first.is_settled:
             # An undecided row may break first, or be the most robust one, and nobody knows.
             fragile, robust = "Rows known to break first", f"Rows of the largest proved {measure}"
+    if first.recourse:
+        fragile, robust = "Cheapest ways", "Rows without a way, and dearest ways"
     galleries = [
         ("fragile", f"{fragile}{order}", rows.fragile_rows(first)),
         ("robust", f"{robust}{order}", rows.robust_rows(first)),
@@ -437,6 +448,7 @@ def _payload(
         "withRadii": with_radii,
         "comparable": is_one,
         "measure": _measure(runs),
+        "recourse": all(run.recourse for run in runs),
         "axis": {"high": axis.high, "bend": None if np.isinf(axis.bend) else axis.bend},
         "start": start,
         "eps": runs[0].eps,

@@ -12,7 +12,7 @@ from treeproof.query.description import plain
 from treeproof.report.images import change_image, grey_image, grey_levels
 from treeproof.report.runs import RunView, row_name
 from treeproof.results.curves import certified_at_lower
-from treeproof.results.numbers import digits_above, digits_below, number
+from treeproof.results.numbers import digits_above, digits_below, number, percent
 from treeproof.results.threat import units_of
 
 CARDS = 6
@@ -20,6 +20,8 @@ CARDS = 6
 
 CHANGES_ON_CARD = 8
 CHANGES_IN_TABLE = 12
+_MOST_CHANGES = 50_000
+"""Changes of all rows that a page holds; where there are more, those of each row are cut."""
 
 _MOST_PIXELS = 2_000_000
 """Images of all rows are put into the page only up to this size."""
@@ -119,12 +121,25 @@ def _view(run: RunView, k: int, i: int, pixels: Pixels | None) -> dict[str, Any]
         "state": state_words(run, i),
         "predicted": "" if results.predicted is None else text_of(results.predicted[i]),
         "becomes": "" if becomes is None else text_of(becomes[i]),
+        "likely": _likely_words(run, i),
         "changes": changes,
         "n_changes": n_changes,
         "n_features": len(run.naming.axes(results.witness.shape[1])),
         "image": image,
         "change_image": difference,
     }
+
+
+def _likely_words(run: RunView, i: int) -> str:
+    """Probability of the row's own label before and after; nothing where it is not known."""
+    results = run.results
+    if results.probability is None or results.witness_probability is None:
+        return ""
+    shares = float(results.probability[i]), float(results.witness_probability[i])
+    if math.isnan(sum(shares)) or results.predicted is None:
+        return ""
+    before, after = map(percent, shares)
+    return f"probability of {text_of(results.predicted[i])}: {before} → {after}"
 
 
 def _by_size(run: RunView, i: int) -> list[int]:
@@ -148,7 +163,7 @@ def changes_of(run: RunView, i: int, most: int) -> tuple[list[dict[str, str]], i
 def _change(run: RunView, i: int, feature: int) -> dict[str, str]:
     """One feature of a row and of its witness, in words."""
     axis = run.axis_of[feature]
-    rows = run.rows[i], run.results.witness[i], run.results.as_shown[i]
+    rows = run.rows[i], run.results.witness[i], run.shown[i]
     said = run.naming.change(axis, *(row[list(axis)].tolist() for row in rows))
     shown = said.written(run.formats[feature])
     return {
@@ -168,6 +183,8 @@ def radius_words(run: RunView, i: int) -> str:
         return ""
     if run.is_attack and not run.broken[i]:
         return f"≤ {number(digits_above(upper))}"
+    if run.recourse and math.isfinite(upper):
+        return number(digits_above(upper))
     if run.results.asks_radius and run.results.exact[i]:
         return number(digits_below(lower))
     if math.isinf(upper):
@@ -188,6 +205,8 @@ def state_words(run: RunView, i: int) -> str:
         return "broken by this change" if run.has_witness[i] else "no breaking change found"
     if verdict == "unknown":
         return f"undecided: {run.results.reason[i]}" if run.results.reason[i] else "undecided"
+    if run.recourse:
+        return "a way" if run.has_witness[i] else "no way, proved"
     if run.results.asks_radius:
         return "cannot be broken" if math.isinf(run.results.lower[i]) else "exact"
     return verdict
@@ -201,7 +220,9 @@ def text_of(label: Any) -> str:
 def table_columns(run: RunView) -> dict[str, Any]:
     """Columns of one run for the page's own script: compact, but with every bit of the bounds."""
     results = run.results
-    changes = [_changes(run, i) for i in range(len(results))]
+    n_changes = 0 if run.changed is None else int(run.changed.sum())
+    most = results.witness.shape[1] if n_changes <= _MOST_CHANGES else CHANGES_IN_TABLE
+    changes = [_changes(run, i, most) for i in range(len(results))]
     used = {feature for flat in changes if flat for feature in flat[1::4]}
     return {
         "name": run.name,
@@ -237,13 +258,13 @@ def _flags(values: NDArray[np.bool_]) -> str:
     return "".join("1" if value else "0" for value in values)
 
 
-def _changes(run: RunView, i: int) -> list[Any] | None:
+def _changes(run: RunView, i: int, most: int) -> list[Any] | None:
     """Number of changes, then feature, value and changed value of the largest ones."""
     if run.changed is None or not run.has_witness[i]:
         return None
     order = _by_size(run, i)
     flat: list[Any] = [len(order)]
-    for feature in order[:CHANGES_IN_TABLE]:
+    for feature in order[:most]:
         change = _change(run, i, feature)
         flat += [feature, change["original"], change["changed"], change["difference"]]
     return flat

@@ -53,12 +53,14 @@ def row_name(table: Results | Reasons, i: int) -> str:
 class RunView:
     """One run of a report, by the name that the reader knows it by.
 
-    Where `checks` say what the checker found, it is without what was not accepted.
+    Where `checks` say what the checker found, it is without what was not accepted. Of recourse it
+    has the cheapest way of each row; `n_further` are left out.
     """
 
     results: Results
     name: str
     checks: Sequence[RowCheck] | None = None
+    n_further: int = 0
 
     @property
     def header(self) -> dict[str, Any]:
@@ -104,6 +106,16 @@ class RunView:
     def is_attack(self) -> bool:
         """Whether an attack answered: it gives distances of what it found, and proves nothing."""
         return dict(self.question.get("engine") or {}).get("name") in _ATTACKS
+
+    @property
+    def recourse(self) -> dict[str, Any]:
+        """What was wished, where the question was what people can do; else nothing."""
+        return dict(self.header.get("recourse") or {})
+
+    @cached_property
+    def shown(self) -> NDArray[np.float64]:
+        """The witnesses as people are shown them."""
+        return self.results.as_shown
 
     @property
     def shown_radius(self) -> NDArray[np.float64]:
@@ -229,6 +241,10 @@ def read_run(source: "Results | str | PathLike[str]", name: str | None = None) -
         run = RunView(results=source, name=name or library)
     else:
         run = RunView(results=load_results(source), name=name or Path(source).stem)
+    if run.results.way is not None:
+        # A page shows the cheapest way of each row.
+        n_further = int((run.results.way > 1).sum())
+        run = replace(run, results=run.results.take(run.results.way == 1), n_further=n_further)
     # File names may hold bytes that are no text; a question mark stands for them.
     run = replace(run, name=run.name.encode("utf-8", "replace").decode())
     if len(run.results) == 0:

@@ -3,6 +3,7 @@
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
@@ -50,6 +51,35 @@ _GOALS = {
     "ScoreWithin": "the score stays from {low} to {high}",
     "ScoreChange": "the score moves by no more than {delta}",
 }
+
+
+_WORDS = {
+    "kicker": "Robustness report",
+    "verified": "verified",
+    "broken": "broken by a change",
+    "radii": "How far rows are from breaking",
+    "features": "Which features break the model",
+    "rows": "Rows and their witnesses",
+}
+_RECOURSE_WORDS = {
+    "kicker": "Recourse report",
+    "verified": "no way at this cost",
+    "broken": "has a way",
+    "radii": "What the cheapest way costs",
+    "features": "What ways change",
+    "rows": "Rows and their ways",
+}
+
+
+def page_words(runs: Sequence[RunView]) -> dict[str, str]:
+    """What a page calls what it shows: proofs, what an attack found, or ways to another decision.
+
+    Where ways and proofs are compared, both are called by what they prove.
+    """
+    if all(run.recourse for run in runs):
+        return _RECOURSE_WORDS
+    attack_only = all(run.is_attack for run in runs)
+    return _WORDS | ({"kicker": "Attack report"} if attack_only else {})
 
 
 def sections(run: RunView) -> list[tuple[str, Lines]]:
@@ -187,6 +217,8 @@ def _question_lines(run: RunView) -> Lines:
     question = run.question
     kind = question.get("kind")
     asked = (_ATTACK_QUESTIONS if run.is_attack else _QUESTIONS).get(str(kind), str(kind or ""))
+    if run.recourse:
+        asked = f"the cheapest way of each row to the decision {run.recourse['wanted']}"
     lines = [("Question", asked), *_perturbation_lines(run), ("Claim", _goal_words(run))]
     if question.get("labels"):
         given = question["labels"] == "given"

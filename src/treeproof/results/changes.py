@@ -85,7 +85,7 @@ class Naming:
     def change(self, features: tuple[int, ...], *sides: Sequence[float]) -> Change:
         """Say what a feature or a group was and became, and how that is shown."""
         if features[0] not in self._group_of:
-            values = (self._value(features[0], side[0]) for side in sides)
+            values = (self.value(features[0], side[0]) for side in sides)
             return Change(self.feature(features[0]), features, *values)
         name, choices = self._group(features)
         return Change(name, features, *(_chosen(choices, side) for side in sides))
@@ -109,7 +109,8 @@ class Naming:
             return ", ".join(names), names
         return start, [name[n_shared:].rstrip("]") for name in names]
 
-    def _value(self, feature: int, value: float) -> Any:
+    def value(self, feature: int, value: float) -> Any:
+        """A value of a feature: a number, the name of a category, None where it is missing."""
         if math.isnan(value):
             return None
         named = self._categories.get(str(feature)) or []

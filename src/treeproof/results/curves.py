@@ -14,12 +14,22 @@ FloatArray = NDArray[np.float64]
 def attacked_rows(results: "Results") -> NDArray[np.bool_]:
     """Rows that may change: all, or those of the attacker's class where the question names one.
 
-    Of all others nothing is proved but what the model says of them as they are.
+    Of all others nothing is proved but what the model says of them as they are. Of recourse, a row
+    counts once, however many ways it has.
     """
+    if results.way is not None:
+        return np.equal(results.way, 1)
     attacked = results.header.get("question", {}).get("attacker_class")
     if attacked is None:
         return np.ones(len(results), dtype=bool)
     return np.array([label == attacked for label in results.label.tolist()], dtype=bool)
+
+
+def affordable(results: "Results") -> NDArray[np.bool_]:
+    """Which answers of recourse are ways that people can afford: all, where no budget was said."""
+    budget = (results.header.get("recourse") or {}).get("budget")
+    has_way = ~np.isnan(results.witness).all(axis=1)
+    return np.asarray(has_way if budget is None else has_way & (results.upper <= budget))
 
 
 def certified_at_lower(results: "Results") -> NDArray[np.bool_]:

@@ -16,7 +16,7 @@ from treeproof.results.curves import (
     has_radii,
     resisting_share,
 )
-from treeproof.results.numbers import ColumnFormats, digits_above, digits_below, number
+from treeproof.results.numbers import ColumnFormats, counted, digits_above, digits_below, number
 from treeproof.results.results import Results
 from treeproof.results.verdict import Verdict
 
@@ -175,14 +175,20 @@ def _radii(results: Results) -> FloatArray:
 def results_html(results: Results) -> str:
     """Results for a notebook: the summary, the curve, and the rows that break first."""
     rank: NDArray[Any] = results.lower
+    # Rows that are wrong as they stand need no change, and say nothing of how near others are.
+    apart = results.verdict == Verdict.FALSIFIED
     chosen = "those with the smallest lower bounds"
     if not results.asks_radius:  # verdicts say nothing about which row is nearest
         ranks = {Verdict.FALSIFIED: 0, Verdict.UNKNOWN: 1, Verdict.VERIFIED: 2}
         rank = np.array([ranks[verdict] for verdict in results.verdict.tolist()])
-        chosen = "broken ones first"
+        chosen, apart = "broken ones first", results.misclassified
+    if n_apart := int((apart & attacked_rows(results)).sum()):
+        chosen += f"; {counted(n_apart, 'row')} wrong without a change come last"
     # Rows that nothing moves would stand before those that were asked about.
-    order = np.lexsort((rank, ~attacked_rows(results)))[:ROWS_SHOWN]
-    columns = ["row", "id", "label", "verdict", "eps", "lower", "upper"]
+    order = np.lexsort((rank, apart, ~attacked_rows(results)))[:ROWS_SHOWN]
+    columns = ["row", "id", "way", "label", "verdict", "exact", "eps", "lower", "upper"]
+    # Beside a radius a verdict would only say that it is exact.
+    columns.remove("verdict" if results.asks_radius else "exact")
     columns = [name for name in columns if _is_known(getattr(results, name))]
     rows = [
         [_cell(name, getattr(results, name)[i]) for name in columns] + list(said)

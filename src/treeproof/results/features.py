@@ -12,8 +12,8 @@ from treeproof.errors import listed
 from treeproof.model.inspection import plain_value
 from treeproof.query.arithmetic import summary_lines
 from treeproof.query.description import plain
+from treeproof.results.columns import frame_of
 from treeproof.results.numbers import counted, number
-from treeproof.results.results import frame_of
 
 FloatArray = NDArray[np.float64]
 

@@ -1,13 +1,16 @@
 """What was found about a property: a verdict, two bounds, and a pair of rows."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.errors import listed
 from treeproof.query.description import plain
+from treeproof.results.changes import MISSING
 from treeproof.results.numbers import digits_above, digits_below, plainly
 from treeproof.results.verdict import UnknownReason, Verdict
 
@@ -42,6 +45,11 @@ class PropertyResult:
         Raw scores of the pair.
     labels : tuple or None
         Labels of the pair, for classifiers.
+    probabilities : float64 (2, n_classes) or None
+        Probabilities of the classes for the pair, where the model's library tells what its scores
+        mean.
+    categories : dict
+        Names of the categories of features that have names, by the features' names.
     reason : UnknownReason
         Why the verdict is 'unknown'.
     row : int
@@ -70,6 +78,8 @@ class PropertyResult:
     witness: FloatArray | None = None
     scores: FloatArray | None = None
     labels: tuple[Any, ...] | None = None
+    probabilities: FloatArray | None = None
+    categories: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     reason: UnknownReason = UnknownReason.NONE
     row: int = -1
     values: tuple[float, ...] | None = None
@@ -136,14 +146,37 @@ class PropertyResult:
             for number, (row, score) in enumerate(zip(self.witness, self.scores, strict=True)):
                 if number and not self.changed:
                     break
-                values = ", ".join(
-                    f"{name} {plainly(row[self.feature_names.index(name)])}"
-                    for name in self.changed
-                )
+                values = self._values(row, self.changed)
                 label = "" if self.labels is None else f", label {self.labels[number]}"
                 said = ", ".join(f"{value:.7g}" for value in score)
-                lines.append(f"  {values or 'row'}: score {said}{label}")
+                likely = self._probability(number)
+                lines.append(f"  {values or 'row'}: score {said}{likely}{label}")
+            rest = [name for name in self.feature_names if name not in self.changed]
+            if rest:
+                where = "in both" if self.changed else "the row"
+                lines.append(f"  {where}: {self._values(self.witness[0], rest)}")
         return "\n".join(lines)
+
+    def _values(self, row: FloatArray, names: Sequence[str]) -> str:
+        """Values of some features, categories by name; nothing of none."""
+        if not names:
+            return ""
+        return listed([f"{name} {self._value(row, name)}" for name in names])
+
+    def _value(self, row: FloatArray, name: str) -> str:
+        value, known = float(row[self.feature_names.index(name)]), self.categories.get(name, ())
+        if math.isnan(value):
+            return MISSING
+        is_code = 0 <= value < len(known) and value == math.floor(value)
+        return str(known[int(value)]) if is_code else plainly(value)
+
+    def _probability(self, number: int) -> str:
+        """The probability of one row of the pair: of the last class, or of each of several."""
+        if self.probabilities is None:
+            return ""
+        shares = self.probabilities[number].tolist()
+        said = ", ".join(f"{share:.4g}" for share in (shares[1:] if len(shares) == 2 else shares))
+        return f", probability {said}"
 
     def __repr__(self) -> str:
         return f"<PropertyResult\n{self.summary()}>"

@@ -6,21 +6,25 @@ and run files, curves, summaries and reports are made from it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import BackendMissing, InvalidInput
+from treeproof.errors import InvalidInput
 from treeproof.query.arithmetic import summary_lines
 from treeproof.results.changes import Change, changes_between
+from treeproof.results.columns import Column, FrameSource, LaterColumn, array_of, frame_of
 from treeproof.results.curves import attacked_rows, certified_share
 from treeproof.results.summary import RunSummary
 from treeproof.results.threat import threat_lines
 from treeproof.results.verdict import UnknownReason, Verdict
+
+if TYPE_CHECKING:
+    from treeproof.results.row_answer import RowAnswer
 
 FloatArray = NDArray[np.float64]
 
@@ -28,6 +32,10 @@ FloatArray = NDArray[np.float64]
 @dataclass(slots=True, kw_only=True, repr=False)
 class Results:
     """Answers for every row; row i of each array belongs to row i of the question.
+
+    They behave like a table: ``results[0]`` is the answer for one row, ``results[:10]``,
+    ``results[mask]`` and ``results[[3, 1]]`` are fewer answers, a loop goes over rows, and
+    `to_pandas` and `to_polars` make data frames.
 
     Parameters
     ----------
@@ -65,15 +73,27 @@ class Results:
         Class label that the model gives each unchanged row; None for scores.
     witness_label : object (n_rows,), optional
         Class label that the model gives the witness; None without a witness, and for scores.
-    shown : float64 (n_rows, n_features), optional
+    shown : array-like of float64 (n_rows, n_features), optional
         The witness as people are shown it: in the decimals of each column, or as many more as are
-        needed to break the claim as well. Replayed; NaN where there is no witness.
+        needed to break the claim as well. Replayed; NaN where there is no witness. Like the three
+        columns below, it is worked out when it is first read.
+    cost : array-like of float64 (n_rows,), optional
+        Distance or cost of the witness as it is shown; NaN where there is none, and for boxes.
+    probability : array-like of float64 (n_rows,), optional
+        Probability that the model gives `predicted`; NaN where its library does not tell.
+    witness_probability : array-like of float64 (n_rows,), optional
+        Probability that the model gives that same label for the witness as it is shown.
     evidence : object (n_rows,), optional
         Proof of each answer, as text that a checker reads; None where there is none.
     id : object (n_rows,), optional
         What the user knows each row by: a number or a text.
     eps : float64 (n_rows,), optional
         Radius or budget of each row, where each has its own.
+    way : int64 (n_rows,), optional
+        Of recourse, which way of its row this is, from 1 on: rows that have several ways occur as
+        often.
+    source : FrameSource, optional
+        The kind and the index of the data frame that was asked about; run files do not hold it.
     """
 
     row: NDArray[np.int64]
@@ -92,10 +112,15 @@ class Results:
     values: FloatArray | None = None
     predicted: NDArray[Any] | None = None
     witness_label: NDArray[Any] | None = None
-    shown: FloatArray | None = None
+    shown: Column | None = None
+    cost: Column | None = None
+    probability: Column | None = None
+    witness_probability: Column | None = None
     evidence: NDArray[Any] | None = None
     id: NDArray[Any] | None = None
     eps: FloatArray | None = None
+    way: NDArray[np.int64] | None = None
+    source: FrameSource | None = None
 
     @classmethod
     def empty(cls, n_rows: int, n_features: int) -> Results:
@@ -128,6 +153,31 @@ class Results:
 
     def __len__(self) -> int:
         return len(self.row)
+
+    @overload
+    def __getitem__(self, selection: int) -> RowAnswer: ...
+
+    @overload
+    def __getitem__(self, selection: Any) -> Results: ...
+
+    def __getitem__(self, selection: Any) -> RowAnswer | Results:
+        from treeproof.results.row_answer import RowAnswer
+
+        if isinstance(selection, str | tuple):
+            raise InvalidInput(
+                "Results are indexed by rows: with a number, a slice, a mask or a list of numbers."
+                f" Got {selection!r}. Columns are attributes, such as results.lower, and those of"
+                " results.to_frame()."
+            )
+        if isinstance(selection, int | np.integer):
+            if not -len(self) <= selection < len(self):
+                # What ends a loop in Python, and no more than that is wrong.
+                raise IndexError(f"There are {len(self)} rows. Got row {selection}.")
+            return RowAnswer(self, int(selection) % len(self))
+        return self.take(selection)
+
+    def __iter__(self) -> Iterator[RowAnswer]:
+        return (self[position] for position in range(len(self)))
 
     def __repr__(self) -> str:
         return f"<treeproof.Results: {self.summary().splitlines()[0]}>"
@@ -201,34 +251,95 @@ class Results:
         witness = self.witness[position]
         if self.values is None or np.isnan(witness).all():
             return []
-        return changes_between(self.header, self.values[position], witness, self.as_shown[position])
+        shown = witness if self.shown is None else self.shown[position]
+        return changes_between(self.header, self.values[position], witness, shown)
 
     @property
     def as_shown(self) -> FloatArray:
         """The witnesses in short numbers; of files that have none, as they are."""
-        return self.witness if self.shown is None else self.shown
+        return self.witness if self.shown is None else array_of(self.shown)
 
-    def to_frame(self, library: str | None = None) -> Any:
+    @property
+    def radius(self) -> FloatArray:
+        """The exact radius of each row, or its least cost; NaN where it is not exact."""
+        return np.where(self.exact & self.asks_radius, self.upper, np.nan)
+
+    @property
+    def misclassified(self) -> NDArray[np.bool_]:
+        """Which rows the model gets wrong as they stand; of their own labels none."""
+        if self.predicted is None:
+            return np.asarray(self.asks_radius & (self.verdict == Verdict.FALSIFIED))
+        return np.asarray(self.predicted != self.label)
+
+    def to_frame(
+        self,
+        library: str | None = None,
+        *,
+        changes: bool = False,
+        witness: bool = False,
+        internal: bool = False,
+    ) -> Any:
         """One line per row as a data frame.
 
         Parameters
         ----------
         library : {"pandas", "polars"}, optional
-            Which kind; by default the first that is installed.
+            Which kind; by default that of the rows, or the first that is installed.
+        changes : bool
+            Add two columns for every feature that some witness changes: before and after.
+        witness : bool
+            Add a column for every feature of the model: the witness, as it is shown.
+        internal : bool
+            Add how the engine came to its answers, such as the boxes that it searched.
 
         Returns
         -------
         DataFrame
-            Every column of the results but the witness, whose changes are better read in `witness`;
-            with an attacker's class, which rows are `attacked`: the others stay as they are.
+            In the index of the rows' own frame: identifier, label, predicted label and its
+            probability; of a radius `radius`, `exact` and `misclassified`, otherwise the verdict;
+            both bounds; what the witness becomes, with the probability of the label that it had,
+            and what it changes and costs; time, and why a row is undecided. With an attacker's
+            class also which rows are `attacked`: the others stay as they are.
         """
-        hidden = ("witness", "values", "predicted", "witness_label", "shown", "evidence")
-        shown = [n for n in _COLUMNS if n not in hidden and getattr(self, n) is not None]
-        columns = {n: getattr(self, n).tolist() for n in sorted(shown, key="id".__ne__)}
-        if self.header.get("question", {}).get("attacker_class") is not None:
-            columns["attacked"] = attacked_rows(self).tolist()
-        columns |= {name: values.tolist() for name, values in self.statistics.items()}
-        return frame_of(columns, library)
+        from treeproof.results.table import answer_columns
+
+        source = self.source or FrameSource(library)
+        columns = answer_columns(self, changes=changes, witness=witness, internal=internal)
+        return frame_of(columns, library or source.library, source.index)
+
+    def to_pandas(
+        self, *, changes: bool = False, witness: bool = False, internal: bool = False
+    ) -> Any:
+        """One line per row as a data frame of pandas.
+
+        Parameters
+        ----------
+        changes, witness, internal
+            See `to_frame`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The columns of `to_frame`.
+        """
+        return self.to_frame("pandas", changes=changes, witness=witness, internal=internal)
+
+    def to_polars(
+        self, *, changes: bool = False, witness: bool = False, internal: bool = False
+    ) -> Any:
+        """One line per row as a data frame of polars, which has no index.
+
+        Parameters
+        ----------
+        changes, witness, internal
+            See `to_frame`.
+
+        Returns
+        -------
+        polars.DataFrame
+            The columns of `to_frame`.
+        """
+        return self.to_frame("polars", changes=changes, witness=witness, internal=internal)
 
     @classmethod
     def join(cls, parts: Sequence[Results]) -> Results:
@@ -245,8 +356,8 @@ class Results:
             All rows, block after block. Of the statistics and of the columns that may be left out,
             those that every block has.
         """
-        columns = {
-            name: np.concatenate([getattr(part, name) for part in parts])
+        columns: dict[str, Any] = {
+            name: np.concatenate([array_of(getattr(part, name)) for part in parts])
             for name in _COLUMNS
             if all(getattr(part, name) is not None for part in parts)
         }
@@ -262,7 +373,7 @@ class Results:
 
         Parameters
         ----------
-        selection : int, slice, mask or array of int
+        selection : int, slice, mask, or list or array of int
             Which rows, by their places.
 
         Returns
@@ -270,15 +381,15 @@ class Results:
         Results
             The same question about fewer rows.
         """
-        if isinstance(selection, int | np.integer):
-            selection = [selection]
-        columns = {
-            name: getattr(self, name)[selection]
+        chosen = _places(selection, len(self))
+        columns: dict[str, Any] = {
+            name: column.take(chosen) if isinstance(column, LaterColumn) else column[chosen]
             for name in _COLUMNS
-            if getattr(self, name) is not None
+            if (column := getattr(self, name)) is not None
         }
-        statistics = {name: values[selection] for name, values in self.statistics.items()}
-        return Results(statistics=statistics, header=self.header, **columns)
+        statistics = {name: values[chosen] for name, values in self.statistics.items()}
+        source = None if self.source is None else self.source.take(chosen)
+        return Results(statistics=statistics, header=self.header, source=source, **columns)
 
     def plot(self, **options: Any) -> Any:
         """Draw verified accuracy over the radius; needs matplotlib.
@@ -303,23 +414,49 @@ class Results:
         return results_html(self)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a run file: JSON lines, a header record and one record per row.
+        """Write a run file, which `load_results` reads back, or a table for spreadsheets.
 
         An existing file is replaced in one step, or left alone when that fails.
 
         Parameters
         ----------
         path : str or path
-            Where to; the ending ``.jsonl`` is a convention.
+            Where to. The ending says what is written: ``.jsonl``, or none, for JSON lines with a
+            header record and one record per row; ``.parquet`` for the same as Parquet; ``.csv`` and
+            ``.xlsx`` for the columns of ``to_frame(changes=True)``, in numbers and names as they
+            are typed in.
         """
-        from treeproof.results.run_file import save_results
+        from treeproof.results.run_file import check_ending, save_results
+        from treeproof.results.sheets import is_table, save_table
 
-        save_results(self, path)
+        check_ending(path, or_table=True)
+        if is_table(path):
+            save_table(path, lambda: [self])
+        else:
+            save_results(self, path)
 
 
 _COLUMNS = tuple(
-    field.name for field in fields(Results) if field.name not in ("statistics", "header")
+    field.name for field in fields(Results) if field.name not in ("statistics", "header", "source")
 )
+
+
+def _places(selection: Any, n_rows: int) -> Any:
+    """A selection as NumPy takes it, whatever it was given as: a slice, a mask or numbers."""
+    if isinstance(selection, slice):
+        return selection
+    chosen = np.atleast_1d(np.asarray(selection))
+    if chosen.size == 0:
+        return chosen.astype(np.int64)
+    if chosen.ndim != 1 or chosen.dtype.kind not in "biu":
+        raise InvalidInput(
+            f"Rows are chosen by a number, a slice, a mask or a list of numbers. Got {selection!r}."
+        )
+    if chosen.dtype.kind == "b" and len(chosen) != n_rows:
+        raise InvalidInput(
+            f"A mask must have one entry for each of the {n_rows} rows. Got {len(chosen)}."
+        )
+    return chosen
 
 
 def withdraw(results: Results, positions: Sequence[int], reasons: Sequence[str]) -> None:
@@ -334,23 +471,12 @@ def withdraw(results: Results, positions: Sequence[int], reasons: Sequence[str])
     results.upper[at] = np.where(is_box, np.nan, np.inf)
     results.exact[at] = results.attained[at] = False
     results.witness[at] = results.witness_distance[at] = np.nan
-    if results.shown is not None:
-        results.shown[at] = np.nan
+    for name in ("shown", "cost", "witness_probability"):
+        column = getattr(results, name)
+        if column is not None:
+            said = array_of(column)
+            said[at] = np.nan
+            setattr(results, name, said)
     for column in (results.witness_label, results.evidence):
         if column is not None:
             column[at] = None
-
-
-def frame_of(content: Any, library: str | None = None) -> Any:
-    """Columns or records as a data frame: of the given library, or the first that is installed."""
-    names = [library] if library else ["pandas", "polars"]
-    for name in names:
-        if name not in ("pandas", "polars"):
-            raise InvalidInput(f"'library' must be 'pandas' or 'polars'. Got {name!r}.")
-        try:
-            return __import__(name).DataFrame(content)
-        except ImportError:
-            continue
-    raise BackendMissing(
-        f"A data frame needs {' or '.join(names)}. Install it with: pip install {names[0]}."
-    )

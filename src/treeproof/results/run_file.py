@@ -10,7 +10,7 @@ import operator
 import platform
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from os import PathLike
 from pathlib import Path
@@ -24,6 +24,7 @@ from treeproof.errors import InvalidInput
 from treeproof.files import prepare_records, replacing
 from treeproof.model.rows import objects
 from treeproof.query.description import plain
+from treeproof.results.columns import array_of
 from treeproof.results.numbers import counted
 from treeproof.results.results import FloatArray, Results
 
@@ -33,10 +34,15 @@ FORMAT = 1
 AS_FINISHED = "as finished"
 """Value of the header's `order` where rows are written as they are answered."""
 
+RUN_ENDINGS = ("", ".jsonl", ".ndjson", ".json", ".parquet")
+TABLE_ENDINGS = (".csv", ".xlsx")
+"""Endings of files of answers: run files, which are read back, and tables, which are not."""
+
 UNDERWAY, COMPLETE = "underway", "complete"
 """Values of the header's `state`; equally long, so that one can be written over the other."""
 
 _Number = Annotated[float, msgspec.Meta(ge=0.0)] | Literal["inf"] | None
+_Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] | None
 _Value = float | Literal["inf", "-inf"] | None
 
 
@@ -57,6 +63,10 @@ class _Row(msgspec.Struct, kw_only=True):
     statistics: dict[str, Any]
     values: list[_Value] | None = None
     eps: _Number | msgspec.UnsetType = msgspec.UNSET
+    way: Annotated[int, msgspec.Meta(ge=1)] | msgspec.UnsetType = msgspec.UNSET
+    cost: _Number = None
+    probability: _Share = None
+    witness_probability: _Share = None
     shown: dict[str, float] = {}
 
 
@@ -75,7 +85,8 @@ prepare_records(_Header, list[_Row])
 
 
 _BOUNDS = ("lower", "upper", "witness_distance", "seconds")
-_OPTIONAL = ("predicted", "witness_label", "evidence", "id", "eps")
+_OPTIONAL_NUMBERS = ("cost", "probability", "witness_probability", "eps")
+_OPTIONAL = ("predicted", "witness_label", "evidence", "id", *_OPTIONAL_NUMBERS)
 """Files without them, and without `values`, are read, too."""
 
 
@@ -127,15 +138,16 @@ def row_records(results: Results) -> Iterator[dict[str, Any]]:
     has_witness = np.asarray(~np.isnan(results.witness).all(axis=1))
     witnesses = iter(_plain_column(results.witness[has_witness]))
     columns["witness"] = [next(witnesses) if has_one else None for has_one in has_witness]
-    for name in ("values", *_OPTIONAL):
+    for name in ("values", "way", *_OPTIONAL):
         if getattr(results, name) is not None:
-            columns[name] = _plain_column(getattr(results, name))
+            columns[name] = _plain_column(array_of(getattr(results, name)))
     if "witness_label" in columns:
         # A row without any value that breaks its own claim is written as no witness, so no label.
         labels = zip(has_witness, columns["witness_label"], strict=True)
         columns["witness_label"] = [label if has_one else None for has_one, label in labels]
     # Of the witness as it is shown only what differs from it: mostly nothing, or few features.
-    shown = (results.as_shown != results.witness) & ~np.isnan(results.as_shown)
+    as_shown = results.as_shown
+    shown = (as_shown != results.witness) & ~np.isnan(as_shown)
     differs = shown.any(axis=1).tolist()
     counted = {name: _plain_column(values) for name, values in results.statistics.items()}
     names = tuple(columns)
@@ -144,7 +156,7 @@ def row_records(results: Results) -> Iterator[dict[str, Any]]:
         record["statistics"] = {name: values[i] for name, values in counted.items()}
         if differs[i]:
             features = np.flatnonzero(shown[i]).tolist()
-            record["shown"] = {str(f): float(results.as_shown[i, f]) for f in features}
+            record["shown"] = {str(f): float(as_shown[i, f]) for f in features}
         yield record
 
 
@@ -160,10 +172,26 @@ def number(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
+def check_ending(path: str | PathLike[str], *, or_table: bool = False) -> None:
+    """Refuse a file whose ending promises another kind than a run file, or also than a table."""
+    ending = Path(path).suffix.lower()
+    if ending in (*RUN_ENDINGS, *(TABLE_ENDINGS if or_table else ())):
+        return
+    kinds = "JSON lines (.jsonl) or Parquet (.parquet)"
+    if or_table:
+        kinds = "JSON lines (.jsonl), Parquet (.parquet), CSV (.csv) or a spreadsheet (.xlsx)"
+    raise InvalidInput(f"Answers are saved as {kinds}, by the ending of the file. Got '{path}'.")
+
+
 def save_results(results: Results, path: str | PathLike[str]) -> None:
     """Write a complete run file; an existing one is replaced in one step."""
     encoder = msgspec.json.Encoder()
     header = results.header | {"n_rows": len(results)}
+    if Path(path).suffix.lower() == ".parquet":
+        from treeproof.results.run_parquet import save_parquet
+
+        save_parquet(header, row_records(results), Path(path))
+        return
     with replacing(path) as file:
         for record in itertools.chain([header], row_records(results)):
             file.write(encoder.encode(record) + b"\n")
@@ -264,7 +292,10 @@ def results_of(header: dict[str, Any], rows: list[dict[str, Any]], path: Any) ->
 
 def check_bounds(results: Results, name: Any) -> None:
     """Refuse answers without bounds, but for boxes, and rows that occur twice."""
-    _, first, counts = np.unique(results.row, return_index=True, return_counts=True)
+    named = np.column_stack([results.row, np.ones_like(results.row)])
+    if results.way is not None:
+        named[:, 1] = results.way
+    _, first, counts = np.unique(named, axis=0, return_index=True, return_counts=True)
     if np.any(counts > 1):
         row = results.row[first[counts > 1][0]]
         raise InvalidInput(f"Every row of {name} must be there once. Got row {row} again.")
@@ -305,6 +336,12 @@ def table_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
     n_features = int(header["model"]["n_features"])
     names = dict.fromkeys(name for record in rows for name in record["statistics"])
     witness = _matrix(rows, "witness", n_features)
+    columns: dict[str, Any] = {name: _numbers(rows, name) for name in _BOUNDS}
+    if rows and _all_have(rows, "way"):
+        columns["way"] = np.array([record["way"] for record in rows], dtype=np.int64)
+    for name in filter(partial(_all_have, rows), _OPTIONAL):
+        read = _numbers if name in _OPTIONAL_NUMBERS else _objects
+        columns[name] = read(rows, name)
     return Results(
         row=np.array([record["row"] for record in rows], dtype=np.int64),
         label=_objects(rows, "label"),
@@ -317,12 +354,7 @@ def table_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
         statistics={name: _counted(rows, name) for name in names},
         header=header,
         values=_matrix(rows, "values", n_features) if _all_have(rows, "values") else None,
-        **{
-            name: _numbers(rows, name) if name == "eps" else _objects(rows, name)
-            for name in _OPTIONAL
-            if _all_have(rows, name)
-        },
-        **{name: _numbers(rows, name) for name in _BOUNDS},
+        **columns,
     )
 
 

@@ -21,7 +21,10 @@ _FLOATS = ("lower", "upper", "witness_distance", "seconds")
 _LISTS = ("values", "witness")
 _TEXTS = ("verdict", "reason", "key")
 _FLAGS = ("exact", "attained")
-_ANY = ("label", "predicted", "witness_label", "statistics", "evidence", "id", "eps", "shown")
+_ANY = (
+    *("label", "predicted", "witness_label", "statistics", "evidence", "id", "eps", "shown"),
+    *("way", "cost", "probability", "witness_probability"),
+)
 """Values of any kind, as JSON text: a label may be a number, a text or a truth value."""
 
 

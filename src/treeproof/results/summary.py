@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.results.curves import attacked_rows, count_broken, count_certified
+from treeproof.errors import listed
+from treeproof.results.curves import affordable, attacked_rows, count_broken, count_certified
 from treeproof.results.numbers import counted, digits_above, digits_below, plainly
 
 if TYPE_CHECKING:
@@ -20,6 +21,12 @@ EXACT_UP_TO = 1_000_000
 """Medians of more numbers than this are taken from bins, to a relative 0.1 %."""
 
 _DIGITS = 6
+
+_ENOUGH = 20
+"""Rows from which a column without any fraction is taken to hold whole numbers."""
+
+_NAMED = 4
+"""So many columns are named in a sentence."""
 
 _BIN_SHIFT = 42
 """Bits of a double below its first ten binary places: what numbers of one bin may differ in."""
@@ -77,6 +84,49 @@ class RunningStats:
 
 
 @dataclass(slots=True)
+class WholeColumns:
+    """Which columns hold whole numbers in every row, and fractions in some witness."""
+
+    names: list[str] = field(default_factory=list)
+    n_rows: int = 0
+    _is_whole: NDArray[np.bool_] | None = None
+    _has_fraction: NDArray[np.bool_] | None = None
+
+    def add(self, results: "Results") -> None:
+        """Take in a block of answers."""
+        if results.values is None:
+            return
+        whole: NDArray[np.bool_] = np.asarray(
+            (np.floor(results.values) == results.values) | np.isnan(results.values)
+        )
+        witness = results.witness
+        fraction = np.isfinite(witness) & (np.floor(witness) != witness)
+        if self._is_whole is None or self._has_fraction is None:
+            model = results.header.get("model", {})
+            names = model.get("feature_names") or range(whole.shape[1])
+            self.names = [str(name) for name in names]
+            self._is_whole = np.ones(whole.shape[1], dtype=bool)
+            self._has_fraction = np.zeros(whole.shape[1], dtype=bool)
+        self._is_whole &= whole.all(axis=0)
+        self._has_fraction |= fraction.any(axis=0)
+        self.n_rows += len(results)
+
+    def line(self) -> str:
+        """Say it, and what keeps them whole; nothing where there are too few rows to tell."""
+        if self.n_rows < _ENOUGH or self._is_whole is None or self._has_fraction is None:
+            return ""
+        found = np.flatnonzero(self._is_whole & self._has_fraction).tolist()
+        if not found:
+            return ""
+        named = [self.names[feature] for feature in found[:_NAMED]]
+        more = [f"{len(found) - _NAMED:,} more"] if len(found) > _NAMED else []
+        return (
+            f"whole numbers in the rows, fractions in the answers: {listed(named + more)}; a Domain"
+            " keeps them whole (Domain.from_frame guesses one)"
+        )
+
+
+@dataclass(slots=True)
 class RunSummary:
     """Counts and averages of answers.
 
@@ -98,12 +148,22 @@ class RunSummary:
     seconds: RunningStats = field(default_factory=RunningStats)
     proved: dict[float, int] = field(default_factory=dict)
     broken: dict[float, int] = field(default_factory=dict)
+    whole: WholeColumns = field(default_factory=WholeColumns)
+    recourse: dict[str, Any] | None = None
+    cost: RunningStats = field(default_factory=RunningStats)
+    n_affordable: int = 0
 
     def add(self, results: "Results") -> None:
         """Take in a block of answers."""
         self.n_rows += len(results)
         results = results.take(attacked_rows(results))
+        self.whole.add(results)
         self.n_attacked += len(results)
+        self.recourse = results.header.get("recourse")
+        if self.recourse is not None:
+            ways = affordable(results)
+            self.n_affordable += int(ways.sum())
+            self.cost.add(results.upper[ways])
         self.n_exact += int(results.exact.sum())
         self.verdicts.update(results.verdict.tolist())
         self.reasons.update(results.reason[results.reason != ""].tolist())
@@ -143,7 +203,9 @@ class RunSummary:
     def lines(self) -> list[str]:
         """Say in a few lines what was found."""
         rows = self.rows_in_words()
-        if self.asks_radius:
+        if self.recourse is not None:
+            lines = self._recourse_lines(self.recourse)
+        elif self.asks_radius:
             lines = [
                 f"{rows}: radius exact on {self.n_exact:,}, already broken"
                 f" {self.verdicts['falsified']:,}, undecided {self.verdicts['unknown']:,}",
@@ -165,10 +227,38 @@ class RunSummary:
             )
         if self.n_attacked == 0:
             return lines[:1]
+        lines += filter(None, [self.whole.line()])
         lines.append(
             f"time per row: median {_time(self.seconds.median)}, mean {_time(self.seconds.mean)},"
             f" longest {_time(self.seconds.largest)}"
         )
+        return lines
+
+    def _recourse_lines(self, recourse: dict[str, Any]) -> list[str]:
+        """Say for how many there is a way, and what it costs."""
+        n, budget, wanted = self.n_attacked, recourse["budget"], recourse["wanted"]
+        kind = "a way" if budget is None else "an affordable way"
+        if n == 0:
+            return [f"every row is decided as {wanted}"]
+        have = "has" if n == 1 else "have"
+        lines = [
+            f"{self.n_affordable:,} of {counted(n, 'row')} that the model does not decide as"
+            f" {wanted} {have} {kind}"
+            + ("" if budget is None else f", at a cost of at most {plainly(budget)}")
+        ]
+        if self.cost.count:
+            named = {"median": self.cost.median, "least": self.cost.least}
+            named["largest"] = self.cost.largest
+            said = [f"{name} {plainly(digits_above(v, _DIGITS))}" for name, v in named.items()]
+            lines.append(f"cost of the cheapest way: {', '.join(said)}")
+        n_open = self.verdicts["unknown"]
+        n_others = n - self.n_affordable - self.n_never - n_open
+        if self.n_never:
+            lines.append(f"no allowed change leads there: {counted(self.n_never, 'row')}, proved")
+        if budget is not None and n_others > 0:
+            lines.append(f"only dearer ways: {counted(n_others, 'row')}")
+        if n_open:
+            lines.append(f"perhaps cheaper ways: {counted(n_open, 'row')}")
         return lines
 
 

@@ -10,8 +10,9 @@ from treeproof.data.sources import ArraySource
 from treeproof.errors import InvalidInput
 from treeproof.model.file_format import decode_ensemble, encode_ensemble
 from treeproof.prediction import Model
-from treeproof.query.perturbations import Ball, Box, LInf, PerRow, asks_radius
-from treeproof.results.results import Results, frame_of
+from treeproof.query.perturbations import Ball, Box, LInf, PerRow, as_perturbation, asks_radius
+from treeproof.results.columns import frame_of
+from treeproof.results.results import Results
 from treeproof.runs.batches import Batch, answer_batch, check_rows, refuse_bounds_per_row
 from treeproof.search.question import Question
 
@@ -37,7 +38,7 @@ class FrameMapper:
     ----------
     model : Model, model object or path
         A loaded model, or anything that `load` takes.
-    perturbation : LInf, L1, L2, L0, Cost or Box, optional
+    perturbation : float, LInf, L1, L2, L0, Cost or Box, optional
         How a row may change. With a radius or budget, or with a box, verdicts are asked for,
         otherwise the least radius or budget; by default that of a plain LInf.
     label : str, optional
@@ -61,7 +62,7 @@ class FrameMapper:
     def __init__(
         self,
         model: Any,
-        perturbation: Ball | Box | None = None,
+        perturbation: float | Ball | Box | None = None,
         *,
         label: str | None = None,
         keep: str | Sequence[str] = (),
@@ -69,7 +70,7 @@ class FrameMapper:
         **options: Unpack[RowOptions],
     ) -> None:
         refuse_others("FrameMapper", options, RowOptions)
-        ball = LInf() if perturbation is None else perturbation
+        ball = LInf() if perturbation is None else as_perturbation(perturbation)
         kind: Literal["radius", "verify"] = "radius" if asks_radius(ball) else "verify"
         self._question = Question(kind=kind, perturbation=ball, engine=engine, **options)
         refuse_bounds_per_row(self._question, "A mapper")

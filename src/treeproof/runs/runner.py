@@ -26,8 +26,10 @@ from treeproof.query.perturbations import (
     Box,
     LInf,
     PerRow,
+    as_perturbation,
     asks_radius,
     in_order,
+    refuse_as_labels,
     warn_of_categories,
 )
 from treeproof.results.numbers import ColumnFormats
@@ -60,6 +62,9 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("treeproof.runs")
 
+_BLOCK = 4096
+"""Answers that are held at a time where all are looked at."""
+
 Progress = Callable[[int, int | None], None]
 """Called with the rows answered so far, and with all rows where that is known."""
 
@@ -82,7 +87,7 @@ def run(
     model: Any,
     data: Any,
     y: Any = None,
-    perturbation: Ball | Box | None = None,
+    perturbation: float | Ball | Box | None = None,
     *,
     out: str | PathLike[str] | None = None,
     resume: bool = False,
@@ -99,7 +104,7 @@ def run(
         A data file, read in chunks, or rows in memory.
     y : array-like, optional
         Labels of rows in memory.
-    perturbation : LInf, L1, L2, L0, Cost or Box, optional
+    perturbation : float, LInf, L1, L2, L0, Cost or Box, optional
         How a row may change. With a radius or budget, or as a box, rows are verified; otherwise the
         least radius or budget is what is asked for. By default a plain LInf.
     out : str or path, optional
@@ -131,7 +136,8 @@ def run(
     """
     refuse_others("run", options, RunOptions)
     asked = loaded(model)
-    ball = LInf() if perturbation is None else perturbation
+    refuse_as_labels(y)
+    ball = LInf() if perturbation is None else as_perturbation(perturbation)
     if isinstance(ball, LInf | Box):  # without names, so that workers need no data frames
         warn_of_categories(ball, asked.feature_names, asked.ensemble.is_categorical)
         ball = in_order(ball, asked.feature_names, asked.n_features)
@@ -418,6 +424,16 @@ class Runner:
             records = filter(keep or (lambda record: True), parquet_records(self.out)[1])
             return records if key is None else iter(sorted(records, key=key))
         return self.log.records(keep, key)
+
+    def tables(
+        self,
+        keep: Callable[[Record], bool] | None = None,
+        key: Callable[[Record], Any] | None = None,
+    ) -> Iterator[Results]:
+        """Answers of such records, some thousands at a time."""
+        records = self.records(keep, key)
+        while block := list(itertools.islice(records, _BLOCK)):
+            yield table_of(self.header, block)
 
     def first_records(self, n_rows: int | None) -> Iterator[dict[str, Any]]:
         """Records of the rows of the lowest numbers; of all rows without a number."""

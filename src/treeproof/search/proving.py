@@ -19,7 +19,7 @@ from treeproof.model.ensemble import Ensemble
 from treeproof.model.folded import fold, unfold_rows
 from treeproof.model.inspection import plain_value
 from treeproof.model.joined import PairModels, one_model
-from treeproof.model.score_meaning import require_own_score, sure_scores
+from treeproof.model.score_meaning import probabilities, require_own_score, sure_scores
 from treeproof.query.build import build_query
 from treeproof.query.description import describe
 from treeproof.query.domain import Features
@@ -432,4 +432,21 @@ def with_pair(models: PairModels, result: PropertyResult) -> PropertyResult:
     if models.first.decision.kind != "score":
         classes = models.first.classes
         labels = tuple(classes[number] for number in models.label_numbers(sums))
-    return replace(result, scores=scores, labels=labels)
+    first = models.first
+    shares = [
+        probabilities(model, evaluate.finish(model, total))
+        for model, total in zip((models.first, models.second), sums, strict=True)
+    ]
+    known = [share[0] for share in shares if share is not None]
+    return replace(
+        result,
+        scores=scores,
+        labels=labels,
+        probabilities=np.array(known) if len(known) == len(shares) else None,
+        categories={
+            name: first.categories[number]
+            for number, name in enumerate(feature_names(first))
+            # Two models count the categories of a feature each in its own order.
+            if models.first is models.second and first.categories.get(number)
+        },
+    )

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget, Engine
 from treeproof.engines.registry import engine_named, require_support
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model.inspection import decision_rule, plain_value
 from treeproof.model.rows import numeric_rows
 from treeproof.prediction import Model, accumulators
 from treeproof.query.arithmetic import Arithmetic
-from treeproof.query.build import build_query
+from treeproof.query.build import PreparedQuery, prepare_query
 from treeproof.query.description import describe
 from treeproof.query.goals import Goal
 from treeproof.query.paper_protocol import PaperProtocol
@@ -27,7 +27,7 @@ from treeproof.results.numbers import ColumnFormat, ColumnFormats
 from treeproof.results.results import FloatArray, Results
 from treeproof.results.run_file import header_record
 from treeproof.search.progress import Progress, telling
-from treeproof.search.shown import shown_points
+from treeproof.search.shown import shown_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,33 +69,8 @@ class Question:
         progress: Progress = False,
     ) -> Results:
         """Answer it about some rows; for `first_guess` see `Query`, for `progress` `verify`."""
-        from treeproof.search.radius import find_radius
-        from treeproof.search.relations import answer_within_rules, division_of
-
-        if self._own_limits is not None:
-            return self._answer_each(model, X, y, n_jobs, progress)
-        engine, query, budget = self._resolved(model, X, y, n_jobs)
-        rules = () if query.pricing is None else query.pricing.types.rules
-        roots: dict[int, Any] | None = {} if rules and self.evidence else None
-        with telling(progress, len(query)) as tell:
-            query = dataclasses.replace(query, first_guess=first_guess, on_answered=tell)
-            if rules:
-                asks = self.kind == "radius"
-                found = answer_within_rules(
-                    engine, query, budget, asks_radius=asks, n_jobs=n_jobs, roots=roots
-                )
-            elif self.kind == "verify":
-                found = engine.verify(query, budget, n_jobs=n_jobs)
-            else:
-                found = find_radius(engine, query, budget, protocol=self.search, n_jobs=n_jobs)
-        proving = budget if self.evidence else None
-        divisions = None
-        if roots is not None:
-            lower = found.lower if self.kind == "radius" else np.full(len(found), np.inf)
-            divisions = {row: division_of(roots[row], rules, lower[row]) for row in roots}
-        return assemble_results(
-            query, found, self._words(engine), proving, n_jobs, divisions, self.formats
-        )
+        prepared = PreparedQuestion(self, model, first_guess)
+        return prepared.ask(X, y, n_jobs=n_jobs, progress=progress)
 
     @property
     def _own_limits(self) -> PerRow | None:
@@ -180,42 +155,18 @@ class Question:
             return self._with_limits(
                 self._at(0.0).unanswered(model, rows, y, reason), self._limits_of(rows)
             )
-        engine, query, _ = self._resolved(model, rows, y)
+        prepared = PreparedQuestion(self, model)
+        query = prepared._query(rows, y)
         found = Results.empty(len(query), query.rows.shape[1])
         found.reason[:] = reason
-        return assemble_results(query, found, self._words(engine))
+        return prepared._results(query, found)
 
     def check(
         self, model: Model, X: Any, y: Any = None, numbers: NDArray[np.int64] | None = None
     ) -> None:
         """Refuse what cannot be asked about rows; `numbers` are theirs in the data."""
         asked = self if self._own_limits is None else self._at(0.0)
-        asked._resolved(model, X, y, numbers=numbers)
-
-    def _resolved(
-        self,
-        model: Model,
-        X: Any,
-        y: Any,
-        n_jobs: int = 1,
-        *,
-        numbers: NDArray[np.int64] | None = None,
-    ) -> tuple[Engine, Query, Budget]:
-        """The question as engines take it."""
-        engine = engine_named(self.engine)
-        query = build_query(
-            model.ensemble,
-            X,
-            y,
-            self.perturbation,
-            goal=self.goal,
-            arithmetic=self.arithmetic,
-            attacker_class=self.attacker_class,
-            sums=partial(accumulators, n_jobs=n_jobs),
-            numbers=numbers,
-        )
-        require_support(engine, query)
-        return engine, query, self._budget()
+        PreparedQuestion(asked, model)._query(X, y, numbers=numbers)
 
     def _budget(self) -> Budget:
         return Budget(
@@ -229,6 +180,121 @@ class Question:
         return words if self.search is None else words | {"search": describe(self.search)}
 
 
+class PreparedQuestion:
+    """A question that is kept and asked again: model, perturbation and options are resolved once.
+
+    `prepare` makes it. Each answer is that of `radius` or `verify`, bit for bit; they prepare a
+    question, too, and ask it once.
+
+    Parameters
+    ----------
+    question : Question
+        What is asked.
+    model : Model
+        A loaded model.
+    first_guess : tuple of float, optional
+        Where a search for radii looks first, see `Query`.
+    """
+
+    def __init__(
+        self, question: Question, model: Model, first_guess: tuple[float, float] | None = None
+    ) -> None:
+        self._question, self._model, self._first_guess = question, model, first_guess
+        self._engine, self._budget = engine_named(question.engine), question._budget()
+        self._words = question._words(self._engine)
+        self._model_words: dict[str, Any] | None = None
+        self._prepared: PreparedQuery | None = None
+        if question._own_limits is None:
+            self._prepared = prepare_query(
+                model.ensemble,
+                question.perturbation,
+                goal=question.goal,
+                arithmetic=question.arithmetic,
+                attacker_class=question.attacker_class,
+            )
+
+    def ask(self, X: Any, y: Any = None, *, n_jobs: int = 1, progress: Progress = False) -> Results:
+        """Answer it about one row or many.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_features)
+            Rows.
+        y : array-like of shape (n_rows,), optional
+            Labels that the rows should have; by default the model's own.
+        n_jobs : int
+            Threads over rows; -1 for all cores.
+        progress : bool or callable
+            See `verify`.
+
+        Returns
+        -------
+        Results
+            What `radius` or `verify` gives.
+        """
+        from treeproof.search.radius import find_radius
+        from treeproof.search.relations import answer_within_rules, division_of
+
+        question, engine, budget = self._question, self._engine, self._budget
+        if self._prepared is None:
+            return question._answer_each(self._model, X, y, n_jobs, progress)
+        query = self._query(X, y, n_jobs)
+        if question.evidence and query.pricing is not None and query.pricing.others:
+            raise UnsupportedQuery(
+                "Evidence is about one limit. Got a question with several, as All has. Ask without"
+                " evidence, or about one of them."
+            )
+        rules = () if query.pricing is None else query.pricing.types.rules
+        roots: dict[int, Any] | None = {} if rules and question.evidence else None
+        asks_radius = question.kind == "radius"
+        with telling(progress, len(query)) as tell:
+            if self._first_guess is not None or tell is not None:
+                query = dataclasses.replace(query, first_guess=self._first_guess, on_answered=tell)
+            if rules:
+                found = answer_within_rules(
+                    engine, query, budget, asks_radius=asks_radius, n_jobs=n_jobs, roots=roots
+                )
+            elif asks_radius:
+                found = find_radius(engine, query, budget, protocol=question.search, n_jobs=n_jobs)
+            else:
+                found = engine.verify(query, budget, n_jobs=n_jobs)
+        divisions = None
+        if roots is not None:
+            lower = found.lower if asks_radius else np.full(len(found), np.inf)
+            divisions = {row: division_of(roots[row], rules, lower[row]) for row in roots}
+        return self._results(query, found, question.evidence, n_jobs, divisions)
+
+    def _query(
+        self, X: Any, y: Any, n_jobs: int = 1, numbers: NDArray[np.int64] | None = None
+    ) -> Query:
+        """The question about some rows, as engines take it."""
+        prepared = cast("PreparedQuery", self._prepared)
+        query = prepared.of(X, y, sums=partial(accumulators, n_jobs=n_jobs), numbers=numbers)
+        require_support(self._engine, query)
+        return query
+
+    def _results(
+        self,
+        query: Query,
+        found: Results,
+        has_evidence: bool = False,
+        n_jobs: int = 1,
+        divisions: dict[int, Any] | None = None,
+    ) -> Results:
+        if self._model_words is None:
+            self._model_words = model_words(query)
+        return assemble_results(
+            query,
+            found,
+            self._words,
+            self._budget if has_evidence else None,
+            n_jobs,
+            divisions,
+            self._question.formats,
+            self._model_words,
+        )
+
+
 def assemble_results(
     query: Query,
     found: Results,
@@ -237,12 +303,13 @@ def assemble_results(
     n_jobs: int = 1,
     divisions: dict[int, Any] | None = None,
     formats: Sequence[ColumnFormat] | None = None,
+    model: dict[str, Any] | None = None,
 ) -> Results:
     """Give what an engine found its rows and labels, the model's identity and the question.
 
     With limits for it, evidence is recorded, and answers that the checker does not accept are
     withdrawn; `divisions` tell the parts of rows whose domain has rules. Witnesses are shown in the
-    `formats` of their columns.
+    `formats` of their columns. `model` are the `model_words`, where they are known.
     """
     # Kernels are imported where they are needed: questions are read where nothing is answered, too.
     from treeproof.engines.evidence import record_evidence, withdraw_unaccepted
@@ -253,20 +320,19 @@ def assemble_results(
             query, found, evidence, asks_radius=is_radius, n_jobs=n_jobs, divisions=divisions
         )
     predicted = np.full(len(query), None, dtype=object)
-    shown, has_witness = found.witness.copy(), np.flatnonzero(~np.isnan(found.witness).all(axis=1))
-    if has_witness.size:
-        formats = ColumnFormats(query.rows) if formats is None else formats
-        shown[has_witness] = shown_points(query, has_witness, found.witness[has_witness], formats)
+    shown: dict[str, Any] = {**shown_columns(query, found.witness, formats)}
     results = dataclasses.replace(
         found,
         label=query.class_labels(query.labels),
         # Plain texts for what engines wrote as members of an enumeration.
         verdict=found.verdict.astype(np.str_).astype(object),
         reason=found.reason.astype(np.str_).astype(object),
-        header=header_record(model_words(query), question | query.description),
+        header=header_record(
+            dict(model_words(query) if model is None else model), question | query.description
+        ),
         # A copy: rows that need no rounding may be the caller's own array.
         values=query.rows.copy(),
-        shown=shown,
+        **shown,
         predicted=predicted if query.predicted is None else query.class_labels(query.predicted),
     )
     if evidence is not None:
@@ -276,9 +342,9 @@ def assemble_results(
 
 def _category_names(query: Query) -> dict[str, list[Any]]:
     return {
-        str(feature): [plain_value(name) for name in query.ensemble.categories.get(feature, ())]
-        for feature in (query.pricing.types.may_become if query.pricing is not None else ())
-        if query.ensemble.categories.get(feature)
+        str(feature): [plain_value(name) for name in names]
+        for feature, names in query.ensemble.categories.items()
+        if names
     }
 
 
@@ -299,8 +365,7 @@ def model_words(query: Query) -> dict[str, Any]:
         "notes": list(provenance.notes),
         "loading": provenance.options,
         "classes": [plain_value(label) for label in ensemble.classes],
-        # Where a witness may change them.
-        **({"categories": _category_names(query)} if query.pricing is not None else {}),
+        **({"categories": named} if (named := _category_names(query)) else {}),
         "n_trees": ensemble.n_trees,
         "n_features": ensemble.n_features,
         "feature_names": list(ensemble.feature_names),

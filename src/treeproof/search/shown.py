@@ -6,15 +6,74 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.engines.instance import lie_in_set
+from treeproof.engines.instance import distances, lie_in_set
 from treeproof.model import evaluate
 from treeproof.model.cuts import cuts_of
 from treeproof.model.ensemble import FloatArray
+from treeproof.model.score_meaning import probabilities
+from treeproof.prediction import accumulators
 from treeproof.query.query import Query, categorical_features
-from treeproof.results.numbers import MOST_PLACES, ColumnFormat, decimal_within
+from treeproof.results.columns import LaterColumn
+from treeproof.results.numbers import MOST_PLACES, ColumnFormat, ColumnFormats, decimal_within
 
 _FURTHER = (0, 1, 2, 4, 8, MOST_PLACES)
 """Decimals beyond those that cells need, tried where a point leaves its set, such as a budget."""
+
+
+def shown_columns(
+    query: Query, witness: FloatArray, formats: Sequence[ColumnFormat] | None = None
+) -> dict[str, LaterColumn]:
+    """Columns of `Results` that say what people are shown, worked out row by row when it is read.
+
+    Those are witnesses in the `formats` of their columns, what they cost, and probabilities.
+    """
+    n_rows = len(witness)
+    formats = ColumnFormats(query.rows) if formats is None else formats
+
+    def is_there(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return np.asarray(~np.isnan(witness[rows]).all(axis=1))
+
+    def points(rows: NDArray[np.int64]) -> FloatArray:
+        found, there = witness[rows], is_there(rows)
+        if there.any():
+            found[there] = shown_points(query, rows[there], found[there], formats)
+        return found
+
+    shown = LaterColumn(witness.shape, points)
+
+    def cost(rows: NDArray[np.int64]) -> FloatArray:
+        found, there = np.full(len(rows), np.nan), is_there(rows)
+        if there.any():
+            read = evaluate.cast_rows(query.ensemble, shown[rows[there]])
+            found[there] = distances(query, rows[there], read)
+        return found
+
+    def after(rows: NDArray[np.int64]) -> FloatArray:
+        found, there = np.full(len(rows), np.nan), is_there(rows)
+        if there.any():
+            found[there] = _probability(query, rows[there], shown[rows[there]])
+        return found
+
+    return {
+        "shown": shown,
+        "cost": LaterColumn((n_rows,), cost),
+        "probability": LaterColumn((n_rows,), lambda rows: _probability(query, rows)),
+        "witness_probability": LaterColumn((n_rows,), after),
+    }
+
+
+def _probability(
+    query: Query, rows: NDArray[np.int64], points: FloatArray | None = None
+) -> FloatArray:
+    """Probability of the label that the model gives each row, at the row or at its point."""
+    if query.predicted is None:
+        return np.full(len(rows), np.nan)
+    read = evaluate.cast_rows(query.ensemble, query.rows[rows] if points is None else points)
+    scores = evaluate.finish(query.ensemble, accumulators(query.ensemble, read))
+    known = probabilities(query.ensemble, scores)
+    if known is None:
+        return np.full(len(rows), np.nan)
+    return known[np.arange(len(rows)), query.predicted[rows]]
 
 
 def shown_points(

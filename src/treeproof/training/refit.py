@@ -18,6 +18,9 @@ FloatArray = NDArray[np.float64]
 
 MOST_TURNS, TURN_TOLERANCE = 400, 1e-3
 """Turns over the rows of a fit, and by what margins may still change at its end."""
+OPEN_SHARE = 0.3
+"""Part of the tolerance that rows without a search may take: nearly all of most objectives is in
+rows whose worst case is known without one."""
 AGE = 4
 """Rounds after which a point that no longer counts is forgotten."""
 
@@ -52,6 +55,36 @@ class LeafFit:
     def broken(self, weights: FloatArray) -> float:
         """Weight of the rows for which a point with another label was found, ties included."""
         return float(weights @ (self.margins <= 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """Which rows are worth a search: those that leave the objective open, most first.
+
+    Attributes
+    ----------
+    known : float64 (n_rows,)
+        Margin of the worst point of each row that the fit knows.
+    weights : float64 (n_rows,)
+    squares : float
+        What the objective has beside the loss.
+    share : float
+        Part of the objective that may stay open.
+    """
+
+    known: FloatArray
+    weights: FloatArray
+    squares: float
+    share: float
+
+    def __call__(self, lower: FloatArray, margins: FloatArray) -> NDArray[np.bool_]:
+        least = self.weights * np.logaddexp(0.0, -np.minimum(margins, self.known))
+        gap = self.weights * np.logaddexp(0.0, -lower) - least
+        order = np.argsort(gap, kind="stable")  # what is left out comes first
+        allowed = self.share * (float(least.sum()) + self.squares)
+        is_open = np.empty(len(gap), dtype=bool)
+        is_open[order] = np.cumsum(gap[order]) > allowed
+        return is_open
 
 
 def robust_loss(margins: FloatArray, weights: FloatArray) -> float:
@@ -115,12 +148,13 @@ def fit_against_worst_cases(
         values, lower = _solve(worst, cuts, rows, weights[rows], order, penalty, multipliers)
         bound = max(bound, lower)
         ages = np.where(multipliers > 0.0, 0, ages + 1)
-        found, bounds = worst.find(values, rows)
+        least, squares = np.full(len(worst), np.inf), 0.5 * penalty * float(values @ values)
+        np.minimum.at(least, cuts.rows, cuts.margins(values))
+        is_open = _Open(least[rows], weights[rows], squares, OPEN_SHARE * tolerance)
+        found, bounds = worst.find(values, rows, is_open=is_open)
         margins = found.margins(values)
         loss = robust_loss(bounds, weights[rows])
-        objective = loss + 0.5 * penalty * float(values @ values)
-        least = np.full(len(worst), np.inf)
-        np.minimum.at(least, cuts.rows, cuts.margins(values))
+        objective = loss + squares
         new = np.flatnonzero(margins < least[rows] - 1e-6 * (1.0 + np.abs(margins)))
         if best is None or objective < best.objective:
             all_margins = np.full(len(worst), np.nan)

@@ -80,11 +80,12 @@ def robust_refit(
     boxes = boxes_around(rows, perturbation, ensemble.feature_names)
     worst = WorstCases(ensemble, boxes, targets, n_jobs=n_jobs)
     before = measure(worst, worst.values_of(ensemble.trees.leaf_value), weights)
-    after = fit_against_worst_cases(worst, weights, penalty)
+    fitted = fit_against_worst_cases(worst, weights, penalty)
+    after = measure(worst, fitted.values, weights)
     # With more than two classes a smaller loss need not mean fewer rows that can be broken.
     if after.loss >= before.loss or after.broken(weights) > before.broken(weights):
         return copy.deepcopy(model)
-    return writer(model, ensemble, worst.leaf_values(after.values))
+    return writer(model, ensemble, worst.leaf_values(fitted.values))
 
 
 def _writer_of(model: Any) -> Any:

@@ -243,12 +243,16 @@ def robust_error(
 ) -> float:
     """Weighted share of the rows that can be broken, or that no proof was found for."""
     worst = WorstCases(ensemble, boxes, targets, n_jobs=n_jobs)
-    _, bounds = worst.find(worst.values_of(ensemble.trees.leaf_value))
     # Sound: each of the sums' additions rounds by at most half a unit of their magnitude.
     largest = float(np.abs(ensemble.trees.leaf_value).max(initial=0.0))
     unit = 2.0**-23 if ensemble.aggregation.precision == "float32" else 2.0**-52
     magnitude = ensemble.n_trees * largest + max(map(abs, ensemble.aggregation.start))
     slack = 2.0 * ensemble.n_trees * unit * magnitude
+
+    def is_open(lower: FloatArray, margins: FloatArray) -> NDArray[np.bool_]:
+        return (lower <= slack) & (margins > slack)
+
+    _, bounds = worst.find(worst.values_of(ensemble.trees.leaf_value), is_open=is_open)
     return float(np.average(bounds <= slack, weights=weights))
 
 

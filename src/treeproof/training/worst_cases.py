@@ -1,5 +1,6 @@
 """The worst point of every row's box for a whole ensemble, found by the exact engine."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,14 +11,16 @@ from treeproof.engines.base import Budget
 from treeproof.engines.pair_cells import PairCells
 from treeproof.engines.properties import aim_of, boxes_of, forest_of, limits_of
 from treeproof.errors import UnsupportedModel
+from treeproof.kernels.core.plain import turns
 from treeproof.kernels.exact.pairs import PairForest
 from treeproof.kernels.exact.property import PairBatch, PairColumns, solve_pairs
-from treeproof.kernels.training.points import leaves_at
 from treeproof.model.ensemble import Ensemble
+from treeproof.model.evaluate import leaf_rows
 from treeproof.model.joined import one_model
 from treeproof.prediction import in_slices, thread_count
 from treeproof.query.pairs import PairQuestion, Ranges
 from treeproof.training.boxes import RowBoxes
+from treeproof.training.reached import Gains, ReachedLeaves
 
 FloatArray = NDArray[np.float64]
 
@@ -118,6 +121,8 @@ class WorstCases:
         cells = PairCells(self._models.joint, ranges, ())
         self._forest = forest_of(self._models, cells, self._question)
         self._low, self._high, self._nearest = boxes_of(cells, self._question)
+        root = ensemble.trees.root
+        self._reached = ReachedLeaves(cells.space, root, self._low, self._high)
         budget = Budget(time_limit_s=np.inf, node_limit=node_limit, memory_limit_mb=1024)
         self._limits = limits_of(budget)
         self.width = ensemble.trees.leaf_value.shape[1]
@@ -173,28 +178,52 @@ class WorstCases:
         return self._cuts(np.arange(len(self)), self._nearest, rivals)
 
     def find(
-        self, values: FloatArray, rows: NDArray[np.intp] | None = None
+        self,
+        values: FloatArray,
+        rows: NDArray[np.intp] | None = None,
+        *,
+        is_open: Callable[[FloatArray, FloatArray], NDArray[np.bool_]] | None = None,
     ) -> tuple[Cuts, FloatArray]:
         """Worst points of rows, and below what no margin in their boxes is.
 
-        Every point lies in its box; that the bound holds is the exact engine's.
+        Every point lies in its box; that the bound holds is the exact engine's, or follows from
+        the worst leaf of every tree.
+
+        Parameters
+        ----------
+        values : float64 (n_values,)
+            Values of leaves and biases.
+        rows : ndarray of int, optional
+            Which rows; by default all.
+        is_open : callable, optional
+            Given a bound of the margin of each row and that of the worst point that is known, says
+            which rows are worth a search; by default all whose worst point is not known.
         """
         rows = np.arange(len(self)) if rows is None else rows
-        n_rows = len(rows)
         table = values[: self.n_values].reshape(-1, self.width).copy()
         table.setflags(write=False)  # as those of every ensemble, for which kernels are compiled
+        bias = values[self.n_values : -1] * BIAS_SCALE
+        order, lower = self._rivals(table, bias)
+        order, lower = order[rows], lower[rows]
+        rivals, cells = order[:, 0].copy(), self._points(table, order[:, 0], rows)
+        least = self._cuts(rows, cells, rivals).margins(values)
+        scale = max(float(np.abs(table).max(initial=0.0)) * self.ensemble.n_trees, 1e-12)
+        searched = least > lower[:, 0] + GAP * scale
+        if is_open is not None:
+            searched &= is_open(lower[:, 0], least)
+        bounds = np.where(searched, np.inf, lower[:, 0])
+        own = self.targets[rows]
         first: Any = self._forest.first
         first = first._replace(trees=first.trees._replace(leaf_value=table))
         forest = self._forest._replace(first=first, second=first)
-        bias = values[self.n_values : -1] * BIAS_SCALE
-        scale = max(float(np.abs(table).max(initial=0.0)) * self.ensemble.n_trees, 1e-12)
-        cells = self._nearest[rows].copy()
-        own, least, bounds = self.targets[rows], np.full(n_rows, np.inf), np.full(n_rows, np.inf)
-        order = self._rivals(rows, values)
-        rivals = order[:, 0].copy()
         for rank in range(order.shape[1]):
-            for label, rival in np.unique(np.stack([own, order[:, rank]], axis=1), axis=0):
-                mine = np.flatnonzero((own == label) & (order[:, rank] == rival))
+            # Rivals come in the order of what their trees allow: the others can do no worse.
+            ends = searched & (lower[:, rank] >= least)
+            bounds[ends] = np.minimum(bounds[ends], lower[ends, rank])
+            searched &= ~ends
+            asked = np.stack([own, order[:, rank]], axis=1)
+            for label, rival in np.unique(asked[searched], axis=0):
+                mine = np.flatnonzero(searched & (asked == (label, rival)).all(axis=1))
                 weights = np.zeros(self.ensemble.n_outputs)
                 if self.is_signed:
                     weights[0] = 1.0 if label == 0 else -1.0
@@ -207,23 +236,48 @@ class WorstCases:
                 limits = -least[mine] - shift if rank else None
                 found = self._solve(forest, question, rows[mine], GAP * scale, limits)
                 margins = np.where(found.is_found, -found.value - shift, np.inf)
-                bounds[mine] = np.minimum(bounds[mine], -found.upper - shift)
+                proved = np.maximum(-found.upper - shift, lower[mine, rank])
+                bounds[mine] = np.minimum(bounds[mine], proved)
                 better = margins < least[mine]
                 least[mine[better]] = margins[better]
                 cells[mine[better]] = found.cells[better]
                 rivals[mine[better]] = rival
         return self._cuts(rows, cells, rivals), bounds
 
-    def _rivals(self, rows: NDArray[np.intp], values: FloatArray) -> NDArray[np.intp]:
-        """The other classes of each row, the nearest ones at the row itself first."""
+    def _gains(self, table: FloatArray) -> Gains:
+        trees = self.ensemble.trees
+        return Gains(table, trees.leaf, trees.tree_output, self.targets, self.is_signed)
+
+    def _rivals(self, table: FloatArray, bias: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
+        """The other classes of each row, those first that the worst leaves of trees put nearest.
+
+        With bounds of the margins over them.
+        """
+        gains, n_rows = self._gains(table), len(self)
         if self.is_signed:
-            return 1 - self.targets[rows][:, None]
-        margins = np.empty((len(rows), self.ensemble.n_outputs))
+            rivals = 1 - self.targets
+            lower = self._reached.worst(gains, rivals, points=False).total
+            lower += np.where(self.targets == 1, bias[0], -bias[0])
+            return rivals[:, None], lower[:, None]
+        lower = np.empty((n_rows, self.ensemble.n_outputs))
         for rival in range(self.ensemble.n_outputs):
-            others = np.full(len(rows), rival)
-            margins[:, rival] = self._cuts(rows, self._nearest[rows], others).margins(values)
-        margins[np.arange(len(rows)), self.targets[rows]] = np.inf
-        return np.argsort(margins, axis=1, kind="stable")[:, :-1]
+            others = np.full(n_rows, rival)
+            lower[:, rival] = self._reached.worst(gains, others, points=False).total
+        lower += bias[self.targets][:, None] - bias
+        lower[np.arange(n_rows), self.targets] = np.inf
+        order = np.argsort(lower, axis=1, kind="stable")[:, :-1]
+        return order, np.take_along_axis(lower, order, axis=1)
+
+    def _points(
+        self, table: FloatArray, rivals: NDArray[np.intp], rows: NDArray[np.intp]
+    ) -> NDArray[np.int32]:
+        """Points of rows that have the worst leaves of trees, where some point has them all."""
+        everybody = np.zeros(len(self), dtype=np.intp)
+        everybody[rows] = rivals
+        worst = self._reached.worst(self._gains(table), everybody, points=True)
+        # Sound: every one of these leaves has cells in the row's box, so both ends stay in it.
+        cells = np.minimum(np.maximum(self._nearest, worst.low), worst.high)
+        return np.ascontiguousarray(cells[rows])
 
     def _solve(
         self,
@@ -255,13 +309,14 @@ class WorstCases:
             if limits is not None:
                 limit = float(limits[part.start])
                 asked = replace(question, limit=limit, ends_when="below")
-            solve_pairs(
-                forest,
-                aim_of(asked, gap, 0.0),
-                PairBatch(low[part].copy(), high[part].copy(), nearest[part].copy()),
-                self._limits,
-                PairColumns(*(column[part] for column in columns)),
-            )
+            for some in turns(solve_pairs, part):
+                solve_pairs(
+                    forest,
+                    aim_of(asked, gap, 0.0),
+                    PairBatch(low[some].copy(), high[some].copy(), nearest[some].copy()),
+                    self._limits,
+                    PairColumns(*(column[some] for column in columns)),
+                )
 
         step = _ROWS_PER_CALL if limits is None else _LIMITS_PER_CALL
         in_slices(range(0, n_rows, step), thread_count(self.n_jobs), search)
@@ -271,9 +326,10 @@ class WorstCases:
         self, rows: NDArray[np.intp], cells: NDArray[np.int32], rivals: NDArray[np.intp]
     ) -> Cuts:
         """Points in cells as cuts."""
-        n_trees, n_outputs = self.ensemble.n_trees, self.ensemble.n_outputs
-        leaves = np.empty((len(rows), n_trees), dtype=np.int32)
-        leaves_at(self._forest.first, np.ascontiguousarray(cells), leaves)
+        n_outputs = self.ensemble.n_outputs
+        columns = zip(self.cells.columns, cells.T, strict=True)
+        points = np.stack([column.values[own_cells] for column, own_cells in columns], axis=1)
+        leaves = leaf_rows(self._models.joint, points)
         own = self.targets[rows]
         if self.is_signed:
             bias = np.full((len(rows), 1), self.n_values)

@@ -243,6 +243,11 @@ def test_evidence_about_another_model_is_rejected():
         ({"witness_distance": 9.0}, "witness: its distance is 0.4"),
         ({"witness_distance": "inf"}, "witness: its distance is 0.4"),
         ({"witness_distance": None}, "witness: its distance is 0.4"),
+        ({"cost": 0.1}, "shown: it costs 0.4"),
+        ({"cost": -1.0}, "shown: it costs 0.4"),
+        ({"probability": 0.5}, "record: the model tells no probabilities"),
+        ({"witness_probability": 0.5}, "record: the model tells no probabilities"),
+        ({"witness_probability": 1.5}, "record: it cannot be read"),
         ({"seconds": -1.0}, "record: it cannot be read"),
         ({"seconds": None}, "record: it cannot be read"),
         ({"reason": 3}, "record: it cannot be read"),
@@ -429,6 +434,7 @@ def test_rows_without_bounds_do_not_pass_for_rows_that_claim_nothing(kind, bound
     header, records = run(kind, *([treeproof.LInf(0.1)] * (kind == "verify")))
     nothing = {"verdict": "unknown", "exact": False, "attained": False, "evidence": None,
                "witness": None, "witness_distance": None, "witness_label": None,
+               "cost": None, "witness_probability": None,
                "shown": {}}  # fmt: skip
     for record in records:
         forged = record | nothing | {"lower": bounds[0], "upper": bounds[1]}
@@ -700,7 +706,7 @@ def test_rows_without_evidence_are_told_apart():
     nothing = {"verdict": "unknown", "exact": False, "lower": 0.0, "upper": "inf", "evidence": None}
     seen = records[0] | nothing
     assert checker.check(seen).reason.endswith("without an upper bound has no witness")
-    for name in ("witness", "witness_distance", "witness_label"):
+    for name in ("witness", "witness_distance", "witness_label", "cost"):
         assert checker.check(seen).status == "rejected"
         seen |= {name: None}
     assert checker.check(seen).status == "claims nothing"

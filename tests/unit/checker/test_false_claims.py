@@ -95,6 +95,7 @@ def test_an_infinite_radius_holds_cells_that_are_only_approached(ball, tmp_path)
             forged = record | {
                 "lower": "inf", "upper": "inf", "attained": False, "exact": True,
                 "verdict": "verified", "witness": None, "witness_distance": None,
+                "cost": None, "witness_probability": None,
                 "evidence": packed(claim | {"kept": kept}, nodes),
             }  # fmt: skip
             forged.pop("witness_label", None)

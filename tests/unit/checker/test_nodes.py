@@ -250,7 +250,7 @@ def test_no_cell_is_skipped(proof):
     assert record["verdict"] == "falsified"
     false = changed(
         record, verdict="verified", set="box", radius="inf", attained=False, witness=None,
-        witness_distance=None,
+        witness_distance=None, cost=None, witness_probability=None,
     )  # fmt: skip
     found = reason(header, changed(false, proof=proof), STEPS)
     assert "bound" in found or "feature 0," in found
@@ -299,7 +299,7 @@ def test_sums_of_the_model_decide_what_rounding_leaves_open():
     assert record["verdict"] == "falsified"
     false = changed(
         record, verdict="verified", set="box", radius="inf", attained=False, witness=None,
-        witness_distance=None, shown={},
+        witness_distance=None, cost=None, witness_probability=None, shown={},
     )  # fmt: skip
     false = changed(false, proof=split(0, 0) + b"P" + split(1, 0) + b"EE")
     assert "the model's own sums break it" in reason(header, false, ensemble)

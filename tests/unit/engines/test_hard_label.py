@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
+from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier
 
 import treeproof as tp
@@ -88,3 +89,18 @@ def test_nothing_between_a_value_and_the_domain_is_a_witness():
 def test_options_that_describe_no_attack_are_refused(options):
     with pytest.raises(tp.InvalidInput, match="of hard_label must be"):
         HardLabelEngine(**options)
+
+
+def test_no_point_is_beyond_what_the_library_reads():
+    """With a rate of 1e40 the other feature passes all numbers of float32 on the way to a flip."""
+    X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 0.0]])
+    trees = DecisionTreeClassifier(random_state=0).fit(X, [0, 0, 1, 1])
+    model, ball, n_found = tp.load(trees), tp.LInf(below=1e40, above=[0.1, 0.0]), 0
+    for seed in range(8):
+        engine = tp.hard_label(2000, random_state=seed)
+        found = tp.radius(model, [[0.0, 1.0]], None, ball, engine=engine)
+        if np.isfinite(found.upper[0]):
+            n_found += 1
+            assert np.abs(found.witness).max() <= np.finfo(np.float32).max
+            assert trees.predict(found.witness) == [1]
+    assert n_found > 0

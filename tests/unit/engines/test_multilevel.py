@@ -180,6 +180,7 @@ def test_wrong_options_get_a_sentence(options, sentence):
 
 
 def test_protocols_start_somewhere():
+    assert tp.PaperProtocol() == tp.PaperProtocol(first_eps=0.1, steps=10, cap=1.0)
     for options, sentence in (
         ({"first_eps": 0.0}, "'first_eps'"),
         ({"first_eps": np.nan}, "'first_eps'"),

@@ -160,7 +160,7 @@ print("over")
 def test_one_core_is_not_shared_for_long(tmp_path: Path) -> None:
     """Where there is one core, plain Python would keep the compiler from ending."""
     program = """
-plain._core_count = lambda: 1
+plain.usable_processors = lambda: 1
 ball_distances.plain_s = 2 * plain.ALONE_S
 ask()
 print("numba" in sys.modules)
@@ -181,7 +181,9 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     waited: list[tuple[Any, ...]] = []
     monkeypatch.setenv("TREEPROOF_PLAIN", "auto")
     monkeypatch.setattr(plain, "has_machine_code", lambda name, directory: False)
-    monkeypatch.setattr(background, "request", lambda entry, arguments: None)
+    task = SimpleNamespace(is_over=threading.Event())
+    task.is_over.set()
+    monkeypatch.setattr(background, "request", lambda entry, arguments: task)
     monkeypatch.setattr(background, "wait", lambda entry, arguments: waited.append(arguments))
     monkeypatch.setattr(
         machine_code, "machine_code_of", lambda entry, missing=None: lambda *_: "machine code"
@@ -215,6 +217,32 @@ def test_a_time_limit_of_plain_python_is_one_of_machine_code(
     assert entry_point(endless)(Limits(time_s=0.1), table) == "machine code"
     assert len(served) == 1
     assert table.tolist() == [1.0, 2.0]  # as if the first try had never been
+
+
+@pytest.mark.parametrize("n_cores", [1, 2])
+def test_a_slow_call_goes_on_until_machine_code_is_there(
+    served: list[Any], n_cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it may keep the compiler from its core, it waits at once."""
+    monkeypatch.setattr(plain, "CALL_S", 0.1)
+    monkeypatch.setattr(plain, "usable_processors", lambda: n_cores)
+    is_over = background.request(None, ()).is_over  # type: ignore[arg-type]
+    is_over.clear()
+    is_slow = threading.Event()
+
+    def wait(rounds: int) -> str:
+        end = time.perf_counter() + 3.0 * plain.CALL_S
+        while time.perf_counter() < end or rounds > 1:
+            if time.perf_counter() > end:
+                is_slow.set()
+        return "plain"
+
+    entry = entry_point(wait)
+    assert entry(1) == ("plain" if n_cores > 1 else "machine code")
+    threading.Thread(target=lambda: is_slow.wait() and is_over.set()).start()
+    is_slow.set() if n_cores == 1 else None
+    assert entry(2) == "machine code"
+    assert is_slow.is_set()
 
 
 def test_what_ends_in_time_stays_plain_and_errors_pass(served: list[Any]) -> None:

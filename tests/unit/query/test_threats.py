@@ -282,3 +282,22 @@ def test_wrong_prices_and_domains_are_refused(tmp_path, content, sentence):
     path.write_text(content, encoding="utf-8")
     with pytest.raises(tp.InvalidInput, match=sentence):
         load_threat(path).ball((), 3, np.ones(3), has_radius=False)
+
+
+def test_other_limits_hold_besides(tmp_path: Path) -> None:
+    text = "eps = 0.5\nfrozen = ['b']\nalso = {L0 = 2, L1 = 0.7}\n[features.a]\neps = 0.1\n"
+    path = tmp_path / "threat.toml"
+    path.write_text(text)
+    threat = load_threat(path)
+    ball = threat.ball(["a", "b", "c"], 3, None, has_radius=True)
+    assert isinstance(ball, tp.All)
+    assert {type(part).__name__: part.eps for part in ball.parts} == {
+        "LInf": 1.0, "L0": 2.0, "L1": 0.7,
+    }  # fmt: skip
+    assert all(tuple(part.frozen) == ("b",) for part in ball.parts)
+    asked = threat.ball(["a", "b", "c"], 3, None, has_radius=False)
+    assert isinstance(asked, tp.All)
+    assert (type(asked.parts[0]).__name__, asked.eps) == ("LInf", None)
+    path.write_text("eps = 0.5\nalso = {L3 = 2}\n")
+    with pytest.raises(tp.InvalidInput, match="limits by norm"):
+        load_threat(path)

@@ -119,3 +119,15 @@ def test_notebooks_show_reasons_and_single_features() -> None:
     assert "first" not in html
     nothing = tp.unimportant_features(model, frame[["amount", "<b>"]], None, tp.LInf(1.0))
     assert "no feature that moves" in nothing._repr_html_()
+
+
+def test_notebooks_show_fragile_rows_first_and_wrong_ones_apart() -> None:
+    X = np.arange(40.0)[:, np.newaxis]
+    y = (X[:, 0] >= 30.0).astype(int)
+    model = tp.load(DecisionTreeClassifier(random_state=0).fit(X, y))
+    y[:2] = 1  # wrong as they stand
+    html = tp.radius(model, X, y)._repr_html_()
+    rows = re.findall(r"<tr><td>(\d+)</td><td>(\d)</td><td>(\w+)</td>", html)
+    assert [row for row, *_ in rows] == ["30", "29", "31", "28", "32"]
+    assert "verified" not in html.partition("<table>")[2]
+    assert "5 of 40 rows, those with the smallest lower bounds; 2 rows wrong without a" in html

@@ -117,11 +117,48 @@ def test_one_row_can_be_taken(results):
     assert results.take(-1).statistics["nodes"].tolist() == [4]
 
 
+def test_results_are_indexed_as_tables_are(results):
+    assert results[1].row == results[-3].row == 1
+    assert results[1:3].row.tolist() == [1, 2]
+    assert results[results.exact].row.tolist() == [0, 1, 3]
+    assert results[[3, 1]].row.tolist() == [3, 1]
+    assert results[np.array([], dtype=bool)[:0]].row.tolist() == []
+    assert [answer.row for answer in results] == [0, 1, 2, 3]
+    with pytest.raises(IndexError, match=r"There are 4 rows\. Got row 4"):
+        results[4]
+    with pytest.raises(tp.InvalidInput, match="one entry for each of the 4 rows"):
+        results[np.array([True, False])]
+    for wrong in ("lower", (0, 1), [0.5]):
+        with pytest.raises(tp.InvalidInput, match="number, a slice, a mask"):
+            results[wrong]
+
+
+def test_a_row_answer_says_what_was_found(results):
+    first, broken, open_row, safe = results
+    assert isinstance(first, tp.RowAnswer)
+    assert (first.radius, first.exact, first.lower, first.label) == (0.1, True, 0.1, "a")
+    assert str(first) == "row 0: radius 0.1"
+    assert broken.misclassified
+    assert str(broken) == "row 1: misclassified, radius 0"
+    assert str(open_row) == "row 2: radius from 0.2 to ∞, time limit"
+    assert np.isnan(open_row.radius)
+    assert open_row.witness is None
+    assert not open_row.has_witness
+    assert (safe.changes, safe.id, safe.index) == ([], None, 3)
+    assert np.isnan(safe.cost)
+
+
 def test_frames_come_in_both_kinds(results):
     frame = results.to_frame()
     assert isinstance(frame, pd.DataFrame)
-    assert frame["verdict"].tolist() == results.verdict.tolist()
-    assert frame["nodes"].tolist() == [1, 2, 3, 4]
+    assert frame["radius"].tolist()[:2] == [0.1, 0.0]
+    assert np.isnan(frame["radius"][2])
+    assert frame["misclassified"].tolist() == [False, True, False, False]
+    assert "verdict" not in frame.columns  # a radius of 0.1 beside 'verified' says nothing
+    assert "nodes" not in frame.columns
+    internal = results.to_frame(internal=True)
+    assert internal["nodes"].tolist() == [1, 2, 3, 4]
+    assert internal["verdict"].tolist() == results.verdict.tolist()
     other = results.to_frame("polars")
     assert isinstance(other, pl.DataFrame)
     assert other["lower"].to_list() == results.lower.tolist()

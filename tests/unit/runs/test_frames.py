@@ -92,8 +92,8 @@ def test_what_frames_of_any_rows_cannot_mean_is_refused(
         tp.FrameMapper(model, tp.Box(X - 1.0, X + 1.0))
     with pytest.raises(tp.InvalidInput, match="must be a column of the frames"):
         tp.FrameMapper(model, tp.LInf(np.ones(len(X))))
-    with pytest.raises(tp.InvalidInput, match="'perturbation' must be an LInf"):
-        tp.FrameMapper(model, 0.1)
+    with pytest.raises(tp.InvalidInput, match="'perturbation' must be a radius such as 0"):
+        tp.FrameMapper(model, "near")
     with pytest.raises(tp.InvalidInput, match=r"names of answers\. Got 'lower'"):
         tp.FrameMapper(model, keep=["patient", "lower"])
     for name in ("evidence", "time_limit"):  # there is no column of proofs

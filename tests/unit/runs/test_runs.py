@@ -359,8 +359,8 @@ def test_errors_about_the_question_end_the_run(
         tp.run(model, X, y, out=tmp_path / "run.jsonl", node_limit=0)
     with pytest.raises(tp.InvalidInput, match="bounds must not be given per row"):
         tp.run(model, X, y, tp.Box(X - 1, X + 1))
-    with pytest.raises(tp.InvalidInput, match="'perturbation' must be an LInf"):
-        tp.run(model, X, y, 0.1, out=tmp_path / "run.jsonl")
+    with pytest.raises(tp.InvalidInput, match="'perturbation' must be a radius such as 0"):
+        tp.run(model, X, y, "near", out=tmp_path / "run.jsonl")
     with pytest.raises(tp.InvalidInput, match="'progress' must be True, False or a function"):
         tp.run(model, X, y, out=tmp_path / "run.jsonl", progress="yes")
     assert not (tmp_path / "run.jsonl").exists()

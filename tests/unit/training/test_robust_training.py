@@ -252,12 +252,15 @@ def test_the_objective_is_bounded_and_later_rounds_never_lose() -> None:
     worst = WorstCases(trained.to_ensemble(), boxes_around(X.astype(np.float32), tp.LInf(0.1)), y)
     weights = np.ones(len(y))
     short = fit_against_worst_cases(worst, weights, 2.0, rounds=2)
-    full = fit_against_worst_cases(worst, weights, 2.0, rounds=20, tolerance=1e-4)
+    tolerance = 1e-4
+    full = fit_against_worst_cases(worst, weights, 2.0, rounds=20, tolerance=tolerance)
     assert short.bound <= full.objective + 1e-9
     assert full.bound <= full.objective <= short.objective + 1e-9
     assert full.objective - full.bound <= 2e-3 * full.objective
     as_deployed = measure(worst, worst.values_of(worst.leaf_values(full.values)), weights)
-    assert as_deployed.loss == pytest.approx(full.loss, rel=1e-6)
+    # Rows that matter less than the tolerance were not searched.
+    assert as_deployed.loss <= full.loss * (1.0 + 1e-6)
+    assert full.loss - as_deployed.loss <= tolerance * full.objective
 
 
 MODELS = [

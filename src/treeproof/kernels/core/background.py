@@ -111,9 +111,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_compiler.forget)
 
 
-def request(entry: EntryPoint, arguments: tuple[Any, ...]) -> None:
+def request(entry: EntryPoint, arguments: tuple[Any, ...]) -> _Task:
     """Let another process compile an entry point for arguments of these types."""
-    _compiler.request(entry, arguments)
+    return _compiler.request(entry, arguments)
 
 
 def wait(entry: EntryPoint, arguments: tuple[Any, ...]) -> None:

@@ -51,7 +51,7 @@ class EntryPoint:
     place : tuple of str
         Its module, and its name there.
     plain_s : float
-        Seconds that this process has spent in the kernel as plain Python.
+        Processor seconds that this process has spent in the kernel as plain Python.
     """
 
     def __init__(self, function: Callable[..., Any], *, is_kept: bool) -> None:
@@ -118,5 +118,22 @@ def compiled_by(make: Callable[[], Callable[..., Any]]) -> Callable[[Function], 
     def decorate(function: Function) -> Function:
         INNER_KERNELS.append(InnerKernel(function, True, True, make))
         return function
+
+    return decorate
+
+
+def at_once_by(
+    function: Callable[..., Any], *, allocates: bool = False
+) -> Callable[[Function], Function]:
+    """Let another function stand for a noalloc kernel in plain Python: with whole arrays at once.
+
+    Where loops over many numbers would take plain Python too long, and sums are the same in any
+    order; the other way round from `compiled_by`. With `allocates` it is an `inner_kernel`.
+    """
+
+    def decorate(loops: Function) -> Any:
+        at_once = update_wrapper(function, loops, assigned=("__doc__",), updated=())
+        INNER_KERNELS.append(InnerKernel(at_once, not allocates, False, lambda: loops))
+        return at_once
 
     return decorate

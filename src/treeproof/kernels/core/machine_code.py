@@ -91,7 +91,8 @@ def _parts(function: Callable[..., Any]) -> set[Any]:
         if some in found:
             continue
         found.add(some)
-        known = (some.__globals__.get(name) for name in some.__code__.co_names)
+        compiled = _KNOWN[some].py_func if some in _KNOWN else some
+        known = (compiled.__globals__.get(name) for name in compiled.__code__.co_names)
         waiting.extend(callee for callee in known if isfunction(callee) and callee in _KNOWN)
     return found
 

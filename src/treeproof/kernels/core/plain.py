@@ -2,8 +2,9 @@
 
 An entry point whose machine code is not there runs as plain Python, with the same answers. When
 that has taken a while, another process compiles it (`treeproof.kernels.core.background`), and the
-next call that finds machine code runs it. A single call that takes too long, or one that reaches
-its time limit, is begun again and waits for machine code: a limit means the same in both modes.
+next call that finds machine code runs it. A call that is still running when machine code comes is
+begun again with it. One that reaches its time limit waits for machine code: a limit means the same
+in both modes.
 
 ``TREEPROOF_PLAIN`` is ``auto``, ``never`` (compile at once, as before a long run) or ``always``
 (never compile, for contributors: breakpoints and profilers work in kernels).
@@ -17,7 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,12 +26,13 @@ from treeproof.errors import InvalidInput
 from treeproof.kernels.core.cache import has_machine_code
 from treeproof.kernels.core.clock import TooSlow, current
 from treeproof.kernels.core.compiler import EntryPoint
+from treeproof.kernels.core.processors import usable_processors
 
 CALL_S = 1.0
-"""A call that takes longer as plain Python is begun again as machine code."""
-WORTH_COMPILING_S = 0.5
-"""Seconds of an entry point in plain Python after which another process compiles it: shorter work
-ends before a compiler would have begun."""
+"""A call that takes longer as plain Python may be begun again as machine code."""
+WORTH_COMPILING_S = 2.0
+"""Processor seconds of an entry point in plain Python after which another process compiles it, a
+tenth of what that takes: shorter work ends before the compiler would."""
 ALONE_S = 3.0
 """The same where there is one core, after which everything waits: the compiler needs that core."""
 MOST_COPIED_BYTES = 1 << 26
@@ -108,20 +110,18 @@ def _begin(entry: EntryPoint, *arguments: Any) -> Any:
     """Run a call as plain Python, or, when that takes too long, wait for machine code."""
     written = [array for array in _arrays(arguments) if array.flags.writeable]
     is_small = sum(array.nbytes for array in written) <= MOST_COPIED_BYTES
-    if is_small and (entry.plain_s <= ALONE_S or _core_count() > 1):
+    if is_small and (entry.plain_s <= ALONE_S or usable_processors() > 1):
         before = [(array, array.copy()) for array in written]
-        began = time.perf_counter()
-        deadline = min(
-            [CALL_S, *(LIMIT_SHARE * each.time_s for each in arguments if hasattr(each, "time_s"))]
-        )
+        began, worked = time.perf_counter(), time.thread_time()
+        limits = [LIMIT_SHARE * each.time_s for each in arguments if hasattr(each, "time_s")]
         try:
-            with _watched(began + CALL_S, began + deadline):
+            with _watched(_Call(entry, arguments, began, began + min(limits, default=math.inf))):
                 return _run_plain(entry, arguments)
         except TooSlow:
             for array, content in before:
                 array[...] = content
         finally:
-            spent(entry, arguments, time.perf_counter() - began)
+            spent(entry, arguments, time.thread_time() - worked)
     from treeproof.kernels.core import background
     from treeproof.kernels.core.machine_code import machine_code_of
 
@@ -150,29 +150,42 @@ def _arrays(arguments: Any) -> Iterator[np.ndarray]:
             yield from _arrays(argument)
 
 
-def _core_count() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+class _Call(NamedTuple):
+    """A call that runs as plain Python."""
+
+    entry: EntryPoint
+    arguments: tuple[Any, ...]
+    began: float
+    deadline: float  # by its time limit
+
+    def is_lost(self, now: float) -> bool:
+        """Whether it has to be begun again: machine code would be done sooner."""
+        if now < self.began + CALL_S or now > self.deadline:
+            return now > self.deadline
+        from treeproof.kernels.core import background
+
+        # Where there is one core, the compiler needs it.
+        task = background.request(self.entry, self.arguments)
+        return usable_processors() == 1 or task.is_over.is_set()
 
 
-_watched_calls: dict[int, float] = {}
+_watched_calls: dict[int, _Call] = {}
 _lock = threading.Lock()
 
 
 @contextmanager
-def _watched(call_deadline: float, clock_deadline: float) -> Iterator[None]:
-    """Raise `TooSlow` in this thread at its next look at the clock, or wherever it is.
+def _watched(call: _Call) -> Iterator[None]:
+    """Raise `TooSlow` in this thread when its call is lost, wherever it is.
 
-    Most kernels look at the clock; those that do not are ended by a thread that watches.
+    Kernels that look at the clock see a time limit themselves; all else is seen by a thread.
     """
     thread = threading.get_ident()
     with _lock:
         if not _watched_calls:
             threading.Thread(target=_watch, name="treeproof-watch", daemon=True).start()
-        _watched_calls[thread] = call_deadline
+        _watched_calls[thread] = call
     outer = getattr(current, "deadline", math.inf)
-    current.deadline = clock_deadline
+    current.deadline = call.deadline
     try:
         yield
     finally:
@@ -187,8 +200,8 @@ def _watch() -> None:
         time.sleep(0.05)
         with _lock:
             now = time.perf_counter()
-            for thread, deadline in list(_watched_calls.items()):
-                if now > deadline:
+            for thread, call in list(_watched_calls.items()):
+                if call.is_lost(now):
                     del _watched_calls[thread]
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(
                         ctypes.c_ulong(thread), ctypes.py_object(TooSlow)

@@ -5,15 +5,13 @@ It is made of internal parts of numba, so it is used with releases that it was t
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 import llvmlite.binding as llvm
 from numba import njit
-from numba.core import ir, types
+from numba.core import ir
 from numba.core.analysis import compute_cfg_from_blocks, compute_use_defs
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
@@ -231,31 +229,6 @@ def _shared_flags() -> _SharedFlags:
     return flags
 
 
-_KNOWN: dict[Any, Any] = {}
-
-
-@contextmanager
-def _remembered_types(context: Any) -> Iterator[None]:
-    """Ask numba once for the result of one of its functions with arguments of given types."""
-    ask = context.resolve_function_type
-
-    def resolve(function: Any, arguments: Any, keywords: Any) -> Any:
-        if keywords or not isinstance(function, types.Function):
-            return ask(function, arguments, keywords)
-        if (function, arguments) not in _KNOWN:
-            _KNOWN[function, arguments] = ask(function, arguments, keywords)
-        return _KNOWN[function, arguments]
-
-    before = vars(context).get("resolve_function_type")
-    if before is None:
-        context.resolve_function_type = resolve
-    try:
-        yield
-    finally:
-        if before is None:
-            del context.resolve_function_type
-
-
 _STEPS = {
     "TranslateByteCode",
     "FixupArgs",
@@ -289,7 +262,7 @@ class _Compiler(CompilerBase):  # type: ignore[misc]
     lowering: type[_Lowering]
 
     def _compile_core(self) -> Any:
-        with ConfigStack().enter(_shared_flags()), _remembered_types(self.state.typingctx):
+        with ConfigStack().enter(_shared_flags()):
             (steps,) = self.define_pipelines()
             steps.run(self.state)
         self.state.pipeline = None

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.kernels.core.arrays import copy_into, grow_table, grown
-from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
+from treeproof.kernels.core.compiler import at_once_by, kernel, noalloc_kernel
 from treeproof.kernels.training.sampling import draw_features, random_bits
 
 WANTS_LESS, WANTS_MORE = 0, 2
@@ -106,6 +106,25 @@ def attacked_score(left, cross, right, reg_lambda):
     return best, case
 
 
+def attacked_scores(left, cross, right, reg_lambda):
+    """Scores by `attacked_score` for many splits; sums have a row for each of them."""
+    best = np.full(len(left), -1.0)
+    for side in (LOWER_LEFT, LOWER_RIGHT):
+        to_left = WANTS_MORE if side == LOWER_LEFT else WANTS_LESS
+        value, score = [], np.zeros(len(left))
+        for part, column in ((left, to_left), (right, WANTS_LESS + WANTS_MORE - to_left)):
+            gradient = part[:, WANTS_LESS] + part[:, WANTS_MORE] + cross[:, column]
+            hessian = part[:, WANTS_LESS + 1] + part[:, WANTS_MORE + 1] + cross[:, column + 1]
+            is_any = hessian > 0.0
+            with np.errstate(divide="ignore", invalid="ignore"):
+                value.append(np.where(is_any, -gradient / (hessian + reg_lambda), 0.0))
+                score += np.where(is_any, gradient * gradient / (hessian + reg_lambda), 0.0)
+        rise = value[1] - value[0]
+        agrees = rise >= 0.0 if side == LOWER_LEFT else rise <= 0.0
+        best = np.where(agrees & (score > best), score, best)
+    return best
+
+
 @noalloc_kernel
 def add_row(sums, rows, row):
     """Add one row to its columns of sums, and its weight to the last one."""
@@ -115,7 +134,39 @@ def add_row(sums, rows, row):
     sums[4] += rows.weights[row]
 
 
-@inner_kernel
+def _search_at_once(rows, settings, part, feature, total, scratch, best, found):
+    n_cuts = int(rows.n_cuts[feature])
+    gradients, weights = rows.gradients[part], rows.weights[part]
+    wants_more = gradients[:, 0] < 0.0
+    columns = [
+        *np.where(wants_more, 0.0, gradients.T), *np.where(wants_more, gradients.T, 0.0), weights
+    ]  # fmt: skip
+    first, last = (
+        np.stack([np.bincount(codes, column, n_cuts + 2) for column in columns], axis=1)
+        for codes in rows.codes[:, part, feature]
+    )
+    missing, first, last = first[n_cuts + 1], first[:n_cuts], last[:n_cuts]
+    is_new = ((first != 0.0) | (last != 0.0)).any(axis=1)
+    for missing_left in range(2 if missing[4] > 0.0 else 1):
+        start = missing if missing_left else np.zeros(5)
+        cross = np.cumsum(first - last, axis=0)
+        left = np.cumsum(np.vstack([start, last]), axis=0)[1:]
+        right = np.cumsum(np.vstack([total - start, -first]), axis=0)[1:]
+        between = cross[:, 1] + cross[:, 3]
+        allowed = is_new & (
+            np.minimum(left[:, 4], right[:, 4]) + cross[:, 4] >= settings.min_samples_leaf
+        )
+        for side in (left, right):
+            allowed &= side[:, 4] + cross[:, 4] != 0.0
+            allowed &= side[:, 1] + side[:, 3] + between >= settings.min_child_weight
+        scores = np.where(allowed, attacked_scores(left, cross, right, settings.reg_lambda), -1.0)
+        cut = int(np.argmax(scores)) if n_cuts else 0
+        if n_cuts and scores[cut] > best[0]:
+            best[0] = scores[cut]
+            found[0], found[1], found[2] = feature, cut, missing_left
+
+
+@at_once_by(_search_at_once, allocates=True)
 def search_feature(rows, settings, part, feature, total, scratch, best, found):
     """Let one feature improve the best split of a node.
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.kernels.core.arrays import record_type
-from treeproof.kernels.core.compiler import kernel, noalloc_kernel
+from treeproof.kernels.core.compiler import at_once_by, kernel, noalloc_kernel
 from treeproof.kernels.training.histograms import add_rows
 from treeproof.kernels.training.sampling import random_bits
 from treeproof.kernels.training.search import search_pair, stable_partition
@@ -97,16 +97,25 @@ def add_node(growth, begin, end, gradient, hessian):
     return state.n_nodes - 1
 
 
+def _clear_at_once(histogram):
+    histogram[:] = 0.0
+
+
+@at_once_by(_clear_at_once)
+def clear(histogram):
+    """Fill a histogram with zeros."""
+    for number in range(histogram.shape[0]):
+        for column in range(histogram.shape[1]):
+            histogram[number, column] = 0.0
+
+
 @noalloc_kernel
 def take_buffer(growth):
     """Number of a free histogram, filled with zeros."""
     state = growth.state[0]
     state.n_free -= 1
     buffer = growth.free[state.n_free]
-    histogram = growth.histograms[buffer]
-    for number in range(histogram.shape[0]):
-        for column in range(histogram.shape[1]):
-            histogram[number, column] = 0.0
+    clear(growth.histograms[buffer])
     return buffer
 
 

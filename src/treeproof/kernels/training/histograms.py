@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.kernels.core.arrays import record_type
-from treeproof.kernels.core.compiler import kernel, noalloc_kernel
+from treeproof.kernels.core.compiler import at_once_by, kernel, noalloc_kernel
 from treeproof.kernels.training.splits import GRADIENT, HESSIAN, LOWER, UPPER
 
 FEATURE = record_type(
@@ -55,7 +55,18 @@ def fill_entries(codes, usual, first_bin, position, entries):
                     position[row] += 1
 
 
-@noalloc_kernel
+def _add_rows_at_once(table, gradients, rows, begin, end, histogram):
+    rows = rows[begin:end]
+    first, count = table.entry_start[rows], np.diff(table.entry_start)[rows]
+    step = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    number = table.entries[np.repeat(first, count) + step]
+    for column in range(histogram.shape[1]):
+        gradient = np.abs(gradients[rows, 0]) if column == 2 else gradients[rows, column]
+        sums = np.bincount(number, np.repeat(gradient, count), len(histogram))
+        histogram[:, column] += sums
+
+
+@at_once_by(_add_rows_at_once)
 def add_rows(table, gradients, rows, begin, end, histogram):
     """Add the gradients of ``rows[begin:end]`` to the bins that they have entries in.
 
@@ -92,7 +103,12 @@ def add_rows_in_thread(table, gradients, rows, begin, end, histogram):
     add_rows(table, gradients, rows, begin, end, histogram)
 
 
-@noalloc_kernel
+def _complete_at_once(histogram, feature, gradient, hessian):
+    sums = histogram[feature.first_bin : feature.end_bin, :2].sum(axis=0)
+    histogram[feature.usual_bin, :2] = gradient - sums[0], hessian - sums[1]
+
+
+@at_once_by(_complete_at_once)
 def complete(histogram, feature, gradient, hessian):
     """Write the sums of the usual bin of a feature: what the other bins leave of the node's.
 
@@ -107,7 +123,12 @@ def complete(histogram, feature, gradient, hessian):
     histogram[feature.usual_bin, 1] = hessian
 
 
-@noalloc_kernel
+def _subtract_at_once(histogram, part, feature):
+    bins = slice(feature.first_bin, feature.end_bin)
+    histogram[bins] -= part[bins]
+
+
+@at_once_by(_subtract_at_once)
 def subtract(histogram, part, feature):
     """Take one child's bins of a feature from the parent's, which leaves the other child's."""
     for number in range(np.uint64(feature.first_bin), np.uint64(feature.end_bin)):
@@ -115,7 +136,18 @@ def subtract(histogram, part, feature):
             histogram[number, column] -= part[number, column]
 
 
-@noalloc_kernel
+def _group_bins_at_once(table, feature, histogram, groups):
+    bins = slice(feature.first_bin, feature.end_bin - has_missing_bin(table, feature))
+    used = np.flatnonzero(histogram[bins, 1] > 0.0)
+    groups[LOWER, : len(used)] = table.bin_lower[bins][used]
+    groups[UPPER, : len(used)] = table.bin_upper[bins][used]
+    for column, sums in enumerate((groups[GRADIENT], groups[HESSIAN])):
+        sums[0] = 0.0
+        sums[1 : len(used) + 1] = np.cumsum(histogram[bins, column])[used]
+    return len(used)
+
+
+@at_once_by(_group_bins_at_once)
 def group_bins(table, feature, histogram, groups):
     """Gather the bins of a feature that are not empty, except that of missing values.
 

@@ -99,6 +99,9 @@ class KnownCuts(NamedTuple):
 def fit_leaves(known, order, penalty, limit, tolerance, multipliers, values):
     """Maximise the dual by turns over the rows; returns the turns.
 
+    After a turn of all rows come turns of those that moved, until none does: most rows have found
+    their place long before the others. The last turn is one of all.
+
     known        KnownCuts
     order        int64   (n_rows,)        in which order rows take their turns
     limit        int                      most turns
@@ -113,10 +116,14 @@ def fit_leaves(known, order, penalty, limit, tolerance, multipliers, values):
     for row in range(n_rows):
         for cut in range(start[row], start[row + 1]):
             share[row] += multipliers[cut]
+    is_still = np.zeros(n_rows, dtype=np.bool_)
+    is_whole = True
     for turn in range(limit):
         largest = 0.0
         for place in range(n_rows):
             row = order[(place + turn * 7919) % n_rows]
+            if is_still[row] and not is_whole:
+                continue
             worst, best = -1, -1
             least, most = np.inf, -np.inf
             for cut in range(start[row], start[row + 1]):
@@ -127,6 +134,7 @@ def fit_leaves(known, order, penalty, limit, tolerance, multipliers, values):
                     most, best = margin, cut
             if worst < 0:
                 continue
+            moved = 0.0
             if best >= 0 and best != worst and most > least:
                 # The attacker goes from the point that has become harmless to the worst one.
                 distance = squared_distance(cuts, signs, worst, best, scratch)
@@ -136,7 +144,7 @@ def fit_leaves(known, order, penalty, limit, tolerance, multipliers, values):
                     multipliers[worst] += step
                     move(cuts, signs, worst, step / penalty, values)
                     move(cuts, signs, best, -step / penalty, values)
-                    largest = max(largest, step * distance / penalty)
+                    moved = step * distance / penalty
                     least = margin_of(cuts, signs, worst, values)
             norm = 0.0
             for column in range(cuts.shape[1]):
@@ -145,7 +153,10 @@ def fit_leaves(known, order, penalty, limit, tolerance, multipliers, values):
             multipliers[worst] += step
             share[row] += step
             move(cuts, signs, worst, step / penalty, values)
-            largest = max(largest, abs(step) * norm / penalty)
-        if largest < tolerance:
+            moved = max(moved, abs(step) * norm / penalty)
+            is_still[row] = moved < tolerance
+            largest = max(largest, moved)
+        if is_whole and largest < tolerance:
             return turn + 1
+        is_whole = not is_whole and largest < tolerance
     return limit

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.core.arithmetic import ldexp
+from treeproof.kernels.core.arithmetic import exp, ldexp
 from treeproof.kernels.core.compiler import kernel, noalloc_kernel
+from treeproof.kernels.core.softmax import exponential
 
 GRID_BITS = 52
 HESSIAN_FLOOR = 1e-16
@@ -28,7 +29,7 @@ def logistic_gradients(margins, targets, gradients):
     gradients  float64 (1, n, 2)   out
     """
     for row in range(len(targets)):
-        probability = 1.0 / (1.0 + math.exp(-np.float64(margins[0, row])))
+        probability = 1.0 / (1.0 + exp(-np.float64(margins[0, row])))
         gradients[0, row, 0] = probability - targets[row]
         gradients[0, row, 1] = max(probability * (1.0 - probability), HESSIAN_FLOOR)
 
@@ -130,7 +131,7 @@ def sigmoid_probabilities(margins, probabilities):
     one, tiny = np.float32(1.0), np.float32(1e-16)
     for row in range(len(margins)):
         exponent = min(-margins[row], np.float32(88.7))
-        denominator = np.float32(math.exp(exponent)) + one + tiny
+        denominator = np.float32(exponential(exponent, True)) + one + tiny
         probabilities[row, 1] = one / denominator
         probabilities[row, 0] = one - probabilities[row, 1]
 
@@ -147,9 +148,9 @@ def softmax_probabilities(margins, probabilities):
         largest = margins[row, 0]
         for k in range(1, n_classes):
             largest = max(largest, margins[row, k])
-        total = 0.0
+        total = np.float64(0.0)
         for k in range(n_classes):
-            probabilities[row, k] = math.exp(margins[row, k] - largest)
+            probabilities[row, k] = exponential(margins[row, k] - largest, True)
             total += probabilities[row, k]
         for k in range(n_classes):
             probabilities[row, k] /= np.float32(total)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.core.arrays import record_type
-from treeproof.kernels.core.compiler import noalloc_kernel
+from treeproof.kernels.core.compiler import at_once_by, noalloc_kernel
 
 LOWER, UPPER, GRADIENT, HESSIAN, GAIN, CEILING = range(6)
 
@@ -143,6 +143,32 @@ def keep(best, gain, candidate, groups, k, missing_left):
         best.missing_left = np.int64(2.0 * best.hessian > candidate.hessian)
 
 
+def _fill_gains_at_once(groups, first, last, shift_gradient, shift_hessian, candidate):
+    gradient = groups[GRADIENT, first:last] + shift_gradient
+    hessian = groups[HESSIAN, first:last] + shift_hessian
+    left = gradient * gradient / (hessian + candidate.reg_lambda)
+    gradient, hessian = candidate.gradient - gradient, candidate.hessian - hessian
+    right = gradient * gradient / (hessian + candidate.reg_lambda)
+    groups[GAIN, first:last] = left + right - candidate.score
+
+
+@at_once_by(_fill_gains_at_once)
+def fill_gains(groups, first, last, shift_gradient, shift_hessian, candidate):
+    """The same numbers as `split_gain`, without its branches.
+
+    No hessian is zero: every group has rows, and there is one on either side.
+    """
+    gradients, hessians, gains = groups[GRADIENT], groups[HESSIAN], groups[GAIN]
+    for k in range(np.uint64(first), np.uint64(last)):
+        gradient = gradients[k] + shift_gradient
+        hessian = hessians[k] + shift_hessian
+        left = gradient * gradient / (hessian + candidate.reg_lambda)
+        gradient = candidate.gradient - gradient
+        hessian = candidate.hessian - hessian
+        right = gradient * gradient / (hessian + candidate.reg_lambda)
+        gains[k] = left + right - candidate.score
+
+
 @noalloc_kernel
 def natural_gains(groups, n_groups, candidate, missing_left):
     """Fill in the gains of the splits that leave both children heavy enough.
@@ -163,17 +189,7 @@ def natural_gains(groups, n_groups, candidate, missing_left):
                 candidate, groups[GRADIENT, k] + shift_gradient, groups[HESSIAN, k] + shift_hessian
             )
         return first, last
-    # The same numbers as `split_gain`, without branches, so that the compiler can vectorise.
-    # No hessian is zero: every group has rows, and there is one on either side.
-    gradients, hessians, gains = groups[GRADIENT], groups[HESSIAN], groups[GAIN]
-    for k in range(np.uint64(first), np.uint64(last)):
-        gradient = gradients[k] + shift_gradient
-        hessian = hessians[k] + shift_hessian
-        left = gradient * gradient / (hessian + candidate.reg_lambda)
-        gradient = candidate.gradient - gradient
-        hessian = candidate.hessian - hessian
-        right = gradient * gradient / (hessian + candidate.reg_lambda)
-        gains[k] = left + right - candidate.score
+    fill_gains(groups, first, last, shift_gradient, shift_hessian, candidate)
     return first, last
 
 

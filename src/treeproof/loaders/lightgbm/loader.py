@@ -250,6 +250,7 @@ def _ensemble(
     elif classes is None:
         classes = tuple(range(max(model.n_outputs, 2)))
     notes = (*provenance.notes, *_notes(objective, decision, divisor))
+    words = [model.objective or "custom", *([f"averaged:{divisor:g}"] if divisor != 1.0 else [])]
     return Ensemble(
         trees=builder.finish(),
         n_features=len(model.feature_names),
@@ -262,7 +263,7 @@ def _ensemble(
         categories=_raw_categories(model),
         # A constant column has no description, but the parameters name it.
         categorical=tuple(sorted(model.categorical_parameter.union(_coded_features(model)))),
-        provenance=replace(provenance, objective=model.objective or "custom", notes=notes),
+        provenance=replace(provenance, objective=" ".join(words), notes=notes),
     )
 
 

@@ -135,8 +135,10 @@ def _calibrated(source: Any, options: LoadOptions) -> Loaded:
             raise _one_sided()
         loaded = load_object(inner, replace(options, decision_threshold=cut))
     classes = tuple(np.asarray(source.classes_).tolist())
-    loaded = replace(loaded, ensemble=replace(loaded.ensemble, classes=classes))
-    return _labelled(loaded, source, threshold)
+    # Its score is that of the model inside, its probability is not: the name says so.
+    objective = f"{type(source).__name__}, {loaded.ensemble.provenance.objective}"
+    ensemble = replace(loaded.ensemble, classes=classes).with_provenance(objective=objective)
+    return _labelled(replace(loaded, ensemble=ensemble), source, threshold)
 
 
 def _probability_precision(model: Any) -> Precision:

@@ -50,6 +50,8 @@
   // A radius is what is shown of it; the end of the axis is what was asked for.
   const radiusAt = (t) => (t >= 1 ? high : towards(bend === null ? t * high : bend * Math.sinh(t * Math.asinh(high / bend)), -1));
 
+  const STATE_WORDS = { verified: "verified", undecided: "undecided", broken: "broken", wrong: "wrong as it stands", still: "not attacked", "": "–" };
+  if (data.recourse) Object.assign(STATE_WORDS, { verified: "no way at this cost", broken: "has a way" });
   const VERDICTS = { v: "verified", f: "broken", u: "undecided" };
   const state = (run, i, r) => {
     if (run.attacked[i] === "0") return "still";
@@ -81,8 +83,8 @@
       const stack = document.querySelector(`[data-stack="${k}"]`);
       if (!stack) return;
       for (const name of ["verified", "undecided", "broken", "wrong"]) stack.querySelector(`.${name}`).style.width = `${(100 * counts[name]) / run.n}%`;
-      const open = run.attack ? `${count(counts.undecided)} without a known breaking change` : `${count(counts.verified)} verified, ${count(counts.undecided)} undecided`;
-      const words = `${open}, ${count(counts.broken)} broken, ${count(counts.wrong)} wrong as they stand`;
+      const open = run.attack ? `${count(counts.undecided)} without a known breaking change` : `${count(counts.verified)} ${STATE_WORDS.verified}, ${count(counts.undecided)} undecided`;
+      const words = `${open}, ${count(counts.broken)} ${STATE_WORDS.broken}${data.recourse ? "" : `, ${count(counts.wrong)} wrong as they stand`}`;
       stack.setAttribute("aria-label", `${run.name}: ${words}`);
       said.push(runs.length > 1 ? `${run.name}: ${words}` : words);
     });
@@ -199,7 +201,6 @@
   }
   const value = (line, k, name) => (line.at[k] < 0 ? NaN : runs[k][name][line.at[k]]);
   const stateOf = (line, k) => (line.at[k] < 0 ? "" : state(runs[k], line.at[k], radius));
-  const STATE_WORDS = { verified: "verified", undecided: "undecided", broken: "broken", wrong: "wrong as it stands", still: "not attacked", "": "–" };
   const stateWords = (line, k) => (runs[k].attack && stateOf(line, k) === "undecided" ? "none found" : STATE_WORDS[stateOf(line, k)]);
   // An attack gives upper bounds only; everything else is known by what is proved.
   const bound = (line, k) => value(line, k, runs[k].attack ? "upper" : "lower");
@@ -211,7 +212,7 @@
     if (runs[k].attack && line.at[k] >= 0 && value(line, k, "upper") > 0) return Number.isFinite(value(line, k, "upper")) ? `≤ ${above(value(line, k, "upper"))}` : "–";
     const [lower, upper] = [value(line, k, "lower"), value(line, k, "upper")];
     // Bounds of costs may differ in bits that nobody is shown.
-    if (lower === upper || (Number.isFinite(upper) && upper - lower <= 1e-9 * upper) || Number.isNaN(lower)) return below(lower);
+    if (lower === upper || (Number.isFinite(upper) && upper - lower <= 1e-9 * upper) || Number.isNaN(lower)) return data.recourse && Number.isFinite(upper) ? above(upper) : below(lower);
     if (!Number.isFinite(upper)) return `≥ ${below(lower)}`;
     return lower === 0 ? `≤ ${above(upper)}` : `${below(lower)} … ${above(upper)}`;
   };
@@ -367,6 +368,44 @@
   scrolls.forEach((box) => box.addEventListener("scroll", hint, { passive: true }));
   window.addEventListener("resize", hint);
   document.querySelectorAll("details").forEach((box) => box.addEventListener("toggle", hint));
+  // The chosen rows as a file for spreadsheets; the page makes it itself, and asks nobody.
+  const csvCell = (given) => {
+    const text = given === null || given === undefined || Number.isNaN(given) ? "" : String(given);
+    // No spreadsheet takes a text of the data for a formula.
+    const safe = typeof given === "string" && /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
+    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  const typed = (text) => (/^[−\d,.e]+$/.test(text) ? text.replaceAll(",", "").replaceAll("−", "-") : text);
+  const changeWords = (k, i) => {
+    if (!runs[k].changes[i]) return "";
+    const said = changesOf(k, i).map((change) => `${change.name}: ${typed(change.original)} → ${typed(change.changed)}`);
+    const more = runs[k].changes[i][0] - said.length;
+    return said.join("; ") + (more > 0 ? `; … and ${more} more` : "");
+  };
+  const csvText = () => {
+    const head = ["row", ...(runs[0].idName ? [runs[0].idName] : []), "label"];
+    runs.forEach((run) => {
+      const prefix = several ? `${run.name}: ` : "";
+      head.push(...["state", "lower", "upper", "predicted", "becomes", "changes"].map((name) => prefix + name));
+    });
+    const body = chosen.map((line) => {
+      const cells = [line.row, ...(runs[0].idName ? [line.id] : []), line.label];
+      runs.forEach((run, k) => {
+        const i = line.at[k];
+        if (i < 0) cells.push("", "", "", "", "", "");
+        else cells.push(stateWords(line, k), value(line, k, "lower"), value(line, k, "upper"), run.predicted ? run.predicted[i] : "", run.becomes ? run.becomes[i] : "", changeWords(k, i));
+      });
+      return cells;
+    });
+    return "\ufeff" + [head, ...body].map((cells) => cells.map(csvCell).join(",")).join("\r\n") + "\r\n";
+  };
+  $("download").addEventListener("click", () => {
+    const link = element("a");
+    link.href = URL.createObjectURL(new Blob([csvText()], { type: "text/csv;charset=utf-8" }));
+    link.download = "rows.csv";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  });
   const turn = (to) => { page = to; showTable(false); };
   $("first").addEventListener("click", () => turn(0));
   $("previous").addEventListener("click", () => turn(page - 1));

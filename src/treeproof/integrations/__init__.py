@@ -1,0 +1,1 @@
+"""Thin layers between treeproof and what others run: pytest, MLflow."""

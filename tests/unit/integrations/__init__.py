@@ -1,0 +1,1 @@
+"""Tests of the layers between treeproof and what others run."""
