@@ -53,6 +53,14 @@ class _Found(NamedTuple):
     shares: list[float] | None
 
 
+class _Sides(NamedTuple):
+    """How features move, which many rows share: as the question tells it, in arrays, as a hash."""
+
+    told: list[Any]
+    arrays: dict[str, Any]
+    name: str
+
+
 class _Case:
     """A record on its way through the checks; it has a status when it is settled."""
 
@@ -102,6 +110,7 @@ class RunChecker:
                 f" {self.header.model.fingerprint[:12]}… in the run, {ensemble.fingerprint[:12]}…"
             )
         self.tariff: Tariff | None = None
+        self.sides = _Sides([None] * 4, {}, "")
         asked = self.header.question.perturbation
         try:
             self.question = Question(self.header, ensemble)
@@ -368,10 +377,15 @@ class RunChecker:
         is_listed = self.tariff is not None and not self.tariff.rules
         fits = (claim.kept is not None) == is_listed
         require(fits, "claim: it is not about this kind of question")
-        sides: dict[str, Any] = dict(question.reach(row.row, claim.row.tolist(), number))
-        fits = claim.moves == (None if self.tariff is not None else row_hash(*sides.values()))
-        require(fits, "claim: it is about another question")
-        case.claim = replace(claim, **sides)
+        if self.tariff is None:
+            reach = dict(question.reach(row.row, claim.row.tolist(), number))
+            if any(a is not b for a, b in zip(reach.values(), self.sides.told, strict=True)):
+                arrays = {name: np.array(side) for name, side in reach.items()}
+                self.sides = _Sides([*reach.values()], arrays, row_hash(*arrays.values()))
+            require(claim.moves == self.sides.name, "claim: it is about another question")
+            case.claim = replace(claim, **self.sides.arrays)
+        else:
+            require(claim.moves is None, "claim: it is about another question")
         if isinstance(goal, schema.KeepsLabel):
             wanted: Any = ("keep", number)
         elif isinstance(goal, schema.AvoidsTarget):

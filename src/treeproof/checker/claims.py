@@ -10,7 +10,7 @@ import math
 import struct
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
@@ -44,7 +44,7 @@ def require(condition: bool, message: str) -> None:
 class Claim:
     """The set around a row, and what must hold there.
 
-    How features move, and the row itself, are the question's and the record's.
+    How features of balls and boxes move, in arrays, is the question's, and the row the record's.
     """
 
     row: FloatArray
@@ -55,10 +55,10 @@ class Claim:
     n_packed: int
     moves: str | None = None
     kept: list[Any] | None = None
-    down: list[float] = field(default_factory=list)
-    up: list[float] = field(default_factory=list)
-    low: list[float] = field(default_factory=list)
-    high: list[float] = field(default_factory=list)
+    down: Any = None
+    up: Any = None
+    low: Any = None
+    high: Any = None
 
 
 Kept = list[list[list[int | str] | int]]

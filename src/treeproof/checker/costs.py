@@ -137,13 +137,12 @@ class CostSpace:
             min([*kept.costs, *(cost for _, cost in missing)], default=self.limit + 1)
             for kept, missing in zip(self.axes, left_out, strict=True)
         ]
-        for number, (axis, kept) in enumerate(zip(self.tariff.axes, self.axes, strict=True)):
+        for number, kept in enumerate(self.axes):
             others = 0 if self.tariff.is_max else sum(least) - least[number]
             for value, cost in left_out[number]:
                 if cost + others > self.limit:
                     continue
-                sides = self._sides_of(axis, [value])[1]
-                twins = self._sides_of(axis, kept.values)[1]
+                sides, twins = self._sides_of([(number, [value]), (number, kept.values)])
                 same = (twins == sides).all(axis=0) & (np.array(kept.costs) <= cost)
                 require(
                     bool(same.any()), f"claim: axis {number} leaves out what is within the limit"
@@ -168,25 +167,33 @@ class CostSpace:
             if c not in there
         ]
 
-    def _sides_of(self, axis: Axis, values: list[tuple[float, ...]]) -> tuple[Ints, Any]:
-        """Nodes that test an axis, and whether each sends atoms left: (n_nodes, n_atoms)."""
-        trees = self.forest.trees
-        nodes = np.flatnonzero(np.isin(trees.feature, axis.columns))
-        place = [axis.columns.index(f) for f in trees.feature[nodes].tolist()]
-        table = np.array(values, dtype=np.float64).reshape(len(values), len(axis.columns))
-        asked = table[:, place].T
+    def _sides_of(self, asked: list[tuple[int, list[tuple[float, ...]]]]) -> list[Any]:
+        """Whether nodes that test axes send values left: of each axis (n_nodes, n_values)."""
+        nodes, numbers = [], []
+        for number, values in asked:
+            own, place = self.tariff.nodes[number]
+            columns = len(self.tariff.axes[number].columns)
+            table = np.array(values, dtype=np.float64).reshape(len(values), columns)
+            nodes.append(np.repeat(own, len(values)))
+            numbers.append(table.T[place].ravel())
         left = evaluate.goes_left(
-            self.forest.ensemble, np.repeat(nodes, len(values)), np.ascontiguousarray(asked).ravel()
+            self.forest.ensemble, np.concatenate(nodes), np.concatenate(numbers)
         )
-        return nodes, left.reshape(len(nodes), len(values))
+        parts = np.split(left, np.cumsum([len(own) for own in nodes])[:-1])
+        return [
+            part.reshape(-1, len(values)) if values else part.reshape(-1, 0)
+            for part, (_, values) in zip(parts, asked, strict=True)
+        ]
 
     def _pieces(self) -> Pieces:
         """Parts of leaves that kept atoms reach, each a product of ranges, tree by tree."""
         trees = self.forest.trees
         axis_of, runs = [-1] * len(trees.feature), {}
-        for number, (axis, kept) in enumerate(zip(self.tariff.axes, self.axes, strict=True)):
-            nodes, left = self._sides_of(axis, kept.values)
-            for node, sides in zip(nodes.tolist(), left, strict=True):
+        kept = [(number, axis.values) for number, axis in enumerate(self.axes)]
+        for (number, _), left in zip(kept, self._sides_of(kept), strict=True):
+            for node, sides in zip(
+                self.tariff.nodes[number][0].tolist(), left.tolist(), strict=True
+            ):
                 axis_of[node], runs[node] = number, runs_of(sides)
         box = {number: (0, len(axis.costs) - 1) for number, axis in enumerate(self.axes)}
         walk = Walk(trees, axis_of, runs, box)

@@ -97,7 +97,7 @@ class Cells:
             self.points.append(points)
             sides = _sides(ensemble, nodes, np.array(points))
             for place, node in enumerate(nodes.tolist()):
-                self.runs[node] = runs_of(sides[place])
+                self.runs[node] = runs_of(sides[place].tolist())
 
     def related(self, feature: int, relation: Relation) -> list[Range]:
         """For each cell of the first row, the cells of the second row that it goes with."""

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treeproof.checker.arrays import Ints, begins
 from treeproof.checker.forest import Pieces
 
 Range = tuple[int, int]
@@ -13,11 +12,13 @@ Run = tuple[int, int, bool]
 """First and last atom, and whether a node sends them left."""
 
 
-def runs_of(sides: Ints) -> list[Run]:
+def runs_of(sides: list[bool]) -> list[Run]:
     """The runs of atoms that a node sends to the same side, from the side of every atom."""
-    start = begins(sides)
-    last = np.append(start[1:], len(sides)) - 1
-    return [(a, b, bool(sides[a])) for a, b in zip(start.tolist(), last.tolist(), strict=True)]
+    ends = [atom for atom in range(1, len(sides)) if sides[atom] != sides[atom - 1]]
+    return [
+        (first, end - 1, sides[first])
+        for first, end in zip([0, *ends], [*ends, len(sides)], strict=True)
+    ]
 
 
 def pieces_of(found: list[list[tuple[int, dict[int, Range]]]]) -> Pieces:

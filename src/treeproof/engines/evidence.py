@@ -345,13 +345,21 @@ def _claim_writer(
     atoms  of rows with costs, what their proofs look at; empty where these tell themselves
     """
     properties, kinds, reach = _properties(query), _kinds(is_box=is_box), query.reach
+    is_shared = all(
+        side.strides[0] == 0 or (side == side[0]).all() for side in (reach.low, reach.high)
+    )
+    named: list[str] = []
+
+    def moves(row: int) -> str:
+        if not named or not is_shared:
+            named[:] = [row_hash(reach.down, reach.up, reach.low[row], reach.high[row])]
+        return named[0]
 
     def write(row: int) -> bytes:
         kind, end = kinds[int(claimed[row])], float(radius[row])
         more = f',"kept":{atoms[row]}' if atoms[row] else ""
         if query.pricing is None:
-            sides = reach.down, reach.up, reach.low[row], reach.high[row]
-            more = f',"moves":"{row_hash(*sides)}"'
+            more = f',"moves":"{moves(row)}"'
         return (
             f'{{"model":"{query.ensemble.fingerprint}","row":"{row_hash(query.rows[row])}",'
             f'"set":"{kind}","radius":"{end.hex()}",{properties[row]}{more}}}'

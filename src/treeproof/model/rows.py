@@ -90,9 +90,9 @@ def numeric_rows(ensemble: Ensemble, X: Any, *, allow_empty: bool = True) -> Flo
 
 def row_hash(*numbers: Any) -> str:
     """What evidence names a row, or how it may move, by: its doubles, all missing values alike."""
-    joined = np.concatenate(numbers)
-    told = np.where(np.isnan(joined), np.nan, joined) + 0.0
-    return hashlib.sha256(told.astype("<f8").tobytes()).hexdigest()[:32]
+    told = np.concatenate(numbers, dtype="<f8") + 0.0
+    told[np.isnan(told)] = np.nan
+    return hashlib.sha256(told.tobytes()).hexdigest()[:32]
 
 
 def label_numbers(ensemble: Ensemble, y: Any, *, n_rows: int) -> NDArray[np.int64]:
