@@ -181,8 +181,8 @@ class CostSpace:
         )
         parts = np.split(left, np.cumsum([len(own) for own in nodes])[:-1])
         return [
-            part.reshape(-1, len(values)) if values else part.reshape(-1, 0)
-            for part, (_, values) in zip(parts, asked, strict=True)
+            part.reshape(len(self.tariff.nodes[number][0]), len(values))
+            for part, (number, values) in zip(parts, asked, strict=True)
         ]
 
     def _pieces(self) -> Pieces:
