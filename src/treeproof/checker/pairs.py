@@ -333,6 +333,7 @@ class PairProver(Prover):
         way = Way("proof", dict.fromkeys(numbers, 1), losers=numbers)
         # A node takes a byte at least, so that there are no more than these.
         super().__init__(space, space.regions, [Record(data, len(data))], [[way]])
+        self.has_cliques = False
 
     def follow(self) -> None:
         """Reject the proof unless every box is closed."""

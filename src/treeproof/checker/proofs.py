@@ -21,7 +21,7 @@ from treeproof.checker.arrays import Ints, begins, largest, ranges, spread
 from treeproof.checker.claims import Claim, Way, floor_of, happens, require, with_weights
 from treeproof.checker.cliques import Graph, follow
 from treeproof.checker.forest import Boxes, Forest
-from treeproof.checker.regions import Listed, Regions, Sums
+from treeproof.checker.regions import Regions, Sums
 from treeproof.errors import CertificateRejected
 from treeproof.model import evaluate
 from treeproof.model.sums import MOST_WEIGHT
@@ -56,11 +56,10 @@ class Node(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """The sum of a way over the box of a row: its constant and floor; what has multipliers."""
+    """The sum of a way over the box of a row: its constant and floor."""
 
     constant: int
     floor: int
-    listed: Listed
 
 
 class Record(NamedTuple):
@@ -120,6 +119,7 @@ class Prover:
         self.ways = [list(own) for own in ways]  # and those with other weights, as they come
         self.problems: dict[tuple[int, int], Problem] = {}
         self.weighted: dict[tuple[int, int, tuple[int, ...]], int] = {}
+        self.has_cliques = costs is None
         self.nodes_left = 0  # of the row that was read last
 
     @cached_property
@@ -163,12 +163,7 @@ class Prover:
         if (row, number) not in self.problems:
             way = self.ways[row][number]
             constant, floor = self.ends_of(row, way)
-            listed = Listed(*(part[slice(*self.regions.row_listed[row : row + 2])]
-                              for part in self.regions.listed))  # fmt: skip
-            if len(way.weights) < self.forest.n_outputs:
-                own = np.isin(listed.output, [-1, *way.weights])
-                listed = Listed(*(part[own] for part in listed))
-            self.problems[row, number] = Problem(constant, floor, listed)
+            self.problems[row, number] = Problem(constant, floor)
         return self.problems[row, number]
 
     def ends_of(self, row: int, way: Way) -> tuple[int, int]:
@@ -192,7 +187,7 @@ class Prover:
             while pending:
                 (changes, number, rate), place = pending.pop(), f"{way.name}, byte {reader.at}"
                 node = Node(row, number, letter := reader.letter(), place, changes, rate)
-                listed = self.problem(row, number).listed
+                self.problem(row, number)  # which may be none that can be followed
                 if letter == "W":
                     pending.append((changes, self._weighted(row, first, reader, place), rate))
                     continue
@@ -203,12 +198,10 @@ class Prover:
                     pending.append((changes, number, rate))
                     continue
                 if letter in "LT":
-                    count = len(listed.start)
-                    if changes and count:
-                        count = int(_inside(listed, *changed(low, high, changes)).sum())
-                    node = node._replace(
-                        multipliers=reader.multipliers(count, self.forest.exponent)
-                    )
+                    box = changed(low, high, changes)
+                    count = self.n_multipliers(row, self.ways[row][number], *box)
+                    told = reader.multipliers(count, self.forest.exponent)
+                    node = node._replace(multipliers=told)
                 if letter == "C":
                     self._follow_cliques(reader, node)
                     continue
@@ -232,6 +225,15 @@ class Prover:
                 yield node
         require(reader.at == len(record.data), f"byte {reader.at}: the proof goes on")
         self.nodes_left = reader.most_nodes
+
+    def n_multipliers(self, row: int, way: Way, low: Ints, high: Ints) -> int:
+        """How many segments of a way's trees begin inside of a box, above its first atoms."""
+        first, last = self.regions.row_listed[row : row + 2]
+        axis, start, output = (part[first:last] for part in self.regions.listed)
+        inside = (low[axis] < start) & (start <= high[axis])
+        if len(way.weights) < self.forest.n_outputs:
+            inside &= np.isin(output, [-1, *way.weights])
+        return int(np.count_nonzero(inside))
 
     def _weighted(self, row: int, first: int, reader: "Reader", place: str) -> int:
         """Read weights of a way's losers; returns the number of the way with these."""
@@ -308,7 +310,7 @@ class Prover:
 
     def _follow_cliques(self, reader: "Reader", node: Node) -> None:
         """Follow a proof by cliques of leaves, whose graph comes next."""
-        require(self.costs is None, f"{node.place}: cliques and costs")
+        require(self.has_cliques, f"{node.place}: there are no cliques")
         regions, forest, way = self.regions, self.forest, self.ways[node.row][node.way]
         low, high = (side[node.row] for side in regions.boxes)
         low, high = changed(low, high, node.changes)
@@ -607,15 +609,11 @@ def _last_changes(changes: Changes) -> dict[int, tuple[int, int]]:
 
 def changed(low: Ints, high: Ints, changes: Changes) -> tuple[Ints, Ints]:
     """A box with changes."""
-    low, high = low.copy(), high.copy()
-    for axis, atoms in _last_changes(changes).items():
-        low[axis], high[axis] = atoms
+    if changes:
+        low, high = low.copy(), high.copy()
+        for axis, atoms in _last_changes(changes).items():
+            low[axis], high[axis] = atoms
     return low, high
-
-
-def _inside(listed: Listed, low: Ints, high: Ints) -> Ints:
-    """Which segments meet a box and do not begin it."""
-    return (low[listed.axis] < listed.start) & (listed.start <= high[listed.axis])
 
 
 def _range(low: Ints, high: Ints, changes: Changes, axis: int) -> tuple[int, int]:

@@ -87,11 +87,7 @@ def n_multipliers(prover: Any, part: Box) -> int:
     low, high = boxes.low[0].copy(), boxes.high[0].copy()
     for feature, cells in part.items():
         low[feature], high[feature] = cells
-    listed = prover.problem(0, 0).listed
-    return sum(
-        bool(low[axis] < start <= high[axis])
-        for axis, start in zip(listed.axis.tolist(), listed.start.tolist(), strict=True)
-    )
+    return int(prover.n_multipliers(0, prover.ways[0][0], low, high))
 
 
 def bounds_of(prover: Any, part: Box, multipliers: list[int], exponent: int, **trims: Any) -> Any:

@@ -161,6 +161,12 @@ UNIT = proof_exponent(APART)
         (1.25, trim((2, 1, 1)) + split(0, 0) + (split(1, 0) + b"EE") * 2, ""),
         (1.25, b"", "byte 0: the proof is cut off"),
         (1.25, b"p", "rise, byte 0: unknown node 'p'"),
+        # What is said of costs, of pairs and of several conditions says nothing of a box.
+        (1.25, b"D", "rise, byte 0: a point is within the limit"),
+        (1.25, b"N", "rise, byte 0: what no tree gains says nothing"),
+        (1.25, b"A" + struct.pack("<Ih", 1, 0) + BRANCHED, "rise, byte 0: there are no costs"),
+        (1.25, b"W\1" + BRANCHED, "rise, byte 0: weights of one condition"),
+        (1.25, b"C" + bytes(23), "rise, byte 0: no such unit"),
     ],
 )
 def test_nodes(high, proof, expected):

@@ -93,6 +93,33 @@ def test_a_tie_with_equal_rows_is_proved_where_no_bound_alone_shows_it() -> None
         check_property(ensemble, packed(document | {"statements": [whole]}), where(result))
 
 
+@pytest.mark.parametrize(
+    ("proof", "said"),
+    [
+        (b"D", "a point is within the limit"),
+        (b"A" + struct.pack("<Ih", 1, 0) + b"N", "there are no costs"),
+        (b"C" + bytes(23), "there are no cliques"),
+        (b"E", "exact sums have no meaning here"),
+        (b"W\1\1N", "weights of one condition"),
+        (b"P", "is not below"),
+        (b"T", "the proof is cut off"),
+        (b"S" + struct.pack("<ii", 9, 0) + b"NN", "cut 0 is not inside feature 9"),
+        (b"X", "unknown node 'X'"),
+    ],
+)
+def test_what_is_wrong_with_a_proof_about_pairs_is_named(proof, said) -> None:
+    falls = square(1, 0, [0.1, 0.0, 0.0, 0.0])
+    ensemble = model(falls, square(1, 0, [0.0, 0.3, 0.0, 0.1]))
+    box = tp.Box(np.zeros(4), np.ones(4))
+    result = tp.prove(Model(ensemble), tp.Stable(0, 0.25), box, evidence=True)
+    document = unpacked(result.evidence)
+    check_property(ensemble, packed(document), where(result))
+    changed = document["statements"][0] | {"proof": base64.b64encode(proof).decode()}
+    statements = [changed, *document["statements"][1:]]
+    with pytest.raises(CertificateRejected, match=said):
+        check_property(ensemble, packed(document | {"statements": statements}), where(result))
+
+
 def _forged(document: dict, types: dict) -> dict[str, dict]:
     """Changes each of which makes a claim that is not proved."""
     forged = {}
