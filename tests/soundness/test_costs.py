@@ -8,10 +8,13 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
+from xgboost import XGBClassifier
 
 import treeproof as tp
 from tests.oracle.priced_answers import compare
 from tests.soundness.planting import Bug, assert_passes_with
+from tests.unit.engines.test_exact import model_of
+from treeproof.model.builder import TreeBuilder
 
 
 @pytest.mark.parametrize("block", range(10))
@@ -114,3 +117,54 @@ print("PASSED")
 def test_sweeps_over_narrow_ranges_give_the_same_answers(tmp_path: Path) -> None:
     """Trees with few axes are swept over all entries, unless the sources are told otherwise."""
     assert_passes_with(ALWAYS_NARROW, RUN, tmp_path, 24)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ties_of_what_is_attained_and_approached_are_those_of_plain_balls(seed: int) -> None:
+    """Rows on a grid of thresholds: down a change approaches its distance, up it attains it.
+
+    Features that hardly go down are on thresholds, too: just below costs as good as nothing.
+    """
+    rng = np.random.default_rng([38, 3, seed])
+    n_features, n_outputs, builder = 4, 1 if seed % 2 else 3, TreeBuilder()
+    for number in range(9):
+        feature, threshold = rng.integers(n_features, size=3), rng.integers(0, 5, size=3) / 4
+        builder.add_tree(
+            feature=[feature[0], feature[1], 0, 0, feature[2], 0, 0],
+            threshold=[threshold[0], threshold[1], 0, 0, threshold[2], 0, 0],
+            left=[1, 2, -1, -1, 5, -1, -1],
+            right=[4, 3, -1, -1, 6, -1, -1],
+            flags=[0] * 7,
+            value=[0, 0, *rng.choice([-1.0, 0.0, 1.0], 2), 0, *rng.choice([-1.0, 0.0, 1.0], 2)],
+            output=number % n_outputs,
+        )
+    kind = "threshold" if n_outputs == 1 else "argmax"
+    model = model_of(builder, n_features, kind=kind, n_outputs=n_outputs)
+    rows = rng.integers(0, 5, (40, n_features)) / 4
+    below = [1.0, 1.0, 1e-40, 1e-40] if seed % 4 < 2 else 1.0
+    balls = tp.LInf(below=below), tp.LInf(below=below, domain=tp.Domain())
+    plain, priced = (tp.radius(model, rows, None, ball, arithmetic="real") for ball in balls)
+    assert priced.exact.all()
+    assert priced.upper.tolist() == plain.upper.tolist()
+    assert priced.attained.tolist() == plain.attained.tolist()
+    assert not plain.attained[np.isfinite(plain.upper)].all()
+
+
+def test_bounds_between_numbers_of_the_input_precision_hold_for_real_numbers() -> None:
+    """A bound just below a threshold leaves real numbers between them, though no float32."""
+    rng = np.random.default_rng(4)
+    X = rng.integers(0, 8, (200, 3)).astype(np.float32) / 3
+    y = (X @ [1.0, -1.0, 0.5] + rng.normal(0, 0.3, len(X)) > 0.4).astype(int)
+    model = tp.load(XGBClassifier(n_estimators=6, max_depth=3, n_jobs=1).fit(X, y))
+    thresholds = np.unique(model.ensemble.trees.threshold)
+    rows = rng.choice(thresholds, (30, 3)).astype(np.float32).astype(np.float64)
+    n_open = 0
+    for row in rows:
+        low, high = row - abs(row) * 1e-12, row + abs(row) * 1e-12
+        for bounds in ({"low": low}, {"high": high}, {"low": low, "high": high}):
+            balls = tp.LInf(**bounds), tp.LInf(**bounds, domain=tp.Domain())
+            plain, priced = (tp.radius(model, [row], None, b, arithmetic="real") for b in balls)
+            assert priced.upper.tolist() == plain.upper.tolist()
+            assert priced.attained.tolist() == plain.attained.tolist()
+            n_open += bool(np.isfinite(plain.upper[0]) and not plain.attained[0])
+    assert n_open > 0

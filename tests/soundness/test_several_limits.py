@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.datasets import load_iris
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from xgboost import XGBClassifier
 
@@ -129,3 +130,24 @@ def test_engines_that_know_one_limit_say_so() -> None:
     model = tp.load(RandomForestClassifier(3, random_state=0).fit(X, y))
     with pytest.raises(tp.UnsupportedQuery, match="several limits"):
         tp.verify(model, X, None, tp.All(tp.L0(1), tp.L1(0.5)), engine="milp")
+
+
+def test_all_limits_are_said() -> None:
+    """Page and shell tell every limit: within the first one alone more rows break."""
+    X, y = load_iris(return_X_y=True)
+    model = tp.load(GradientBoostingClassifier(n_estimators=3, max_depth=2).fit(X, y))
+    ball = tp.All(tp.L0(2), tp.LInf(frozen=[0]), tp.L1(0.7, scale=2.0, frozen=[1]))
+    found = tp.radius(model, X[50:54], None, ball)
+    asked = found.header["question"]["perturbation"]
+    assert (asked["name"], asked["eps"], asked["frozen"]) == ("LInf", None, [0, 1])
+    assert [part["name"] for part in asked["also"]] == ["L0", "L1"]
+    said = found.summary()
+    assert "at most 2 features change" in said
+    assert "all moves add up to at most 0.7, in units, directions or bounds of its own" in said
+
+
+def test_evidence_is_refused_before_the_search() -> None:
+    X, y = np.eye(4)[:, :2], [0, 1, 0, 1]
+    model = tp.load(RandomForestClassifier(3, random_state=0).fit(X, y))
+    with pytest.raises(tp.UnsupportedQuery, match="Evidence is about one limit"):
+        tp.radius(model, X, None, tp.All(tp.L0(1), tp.LInf()), evidence=True)

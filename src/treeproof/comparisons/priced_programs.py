@@ -248,7 +248,7 @@ class CheapestSearch:
         atoms, leaves = self._cheapest_alike(encoding, encoding.choose(point))
         found = self.prices.point(0, atoms)
         least = self.pricing.least_cost(row, found)
-        total = least, self.pricing.exact_cost(row, found) != least
+        total = least, not self.pricing.attains(row, found)
         if self._is_below(total) and breaks(self.search.query, row, found):
             self.best = found
             if not self.is_closed:

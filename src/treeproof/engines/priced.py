@@ -64,7 +64,7 @@ def settle_costs(pricing: Pricing, results: Results, confirmed: NDArray[np.bool_
         upper = pricing.rounded_down(least) + 0.0  # no negative zero
         is_exact = Fraction(upper) ** (2 if pricing.is_square else 1) == least
         results.upper[row] = upper
-        results.attained[row] = is_exact and pricing.exact_cost(row, point) == least
+        results.attained[row] = is_exact and pricing.attains(row, point)
         results.lower[row] = upper if is_met[row] else min(results.lower[row], upper)
         if is_exact and not results.attained[row] and pricing.total == "sum":
             # What only approaches its cost is no proof that nothing attains it.

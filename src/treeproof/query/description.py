@@ -24,16 +24,20 @@ def plain(value: Any) -> Any:
 
 
 def describe(thing: Any) -> dict[str, Any]:
-    """Name a perturbation, goal, engine or search with its options, as plain data."""
+    """Name a perturbation, goal, engine or search with its options, as plain data.
+
+    Of several limits the first is named, with what no part lets move, and the others in ``also``.
+    """
+    if hasattr(thing, "parts"):
+        first, *also = map(describe, thing.parts)
+        frozen = dict.fromkeys(name for part in (first, *also) for name in part["frozen"])
+        return first | {"frozen": list(frozen), "also": also}
     words: dict[str, Any] = {"name": getattr(thing, "name", None) or type(thing).__name__}
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         for field in dataclasses.fields(thing):
             value = getattr(thing, field.name)
             is_said = field.metadata.get("described", True)
             if not is_said or (field.name in _LATER and value == field.default):
-                continue
-            if field.name == "parts":
-                words[field.name] = [describe(part) for part in value]
                 continue
             is_part = dataclasses.is_dataclass(value)
             words[field.name] = describe(value) if is_part else plain(_without_arrays(value))

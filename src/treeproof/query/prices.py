@@ -312,17 +312,35 @@ class Pricing:
         Values just below a threshold stand for all numbers up to it, if these obey the rules as the
         point does; the point must have a price.
         """
-        # Axes that the point changes, also where the threshold is the row's own value.
-        moved, changed = self._thresholds_of(row, point), self._changed_axes(row, point)
-        # Sound: what is compared is linear, so that a comparison which holds at both holds between.
-        if not all(rule.holds_between(point, moved) for rule in self.types.rules):
-            moved = point
+        changed, moved = self._changed_axes(row, point), self._least_of(row, point)
         least = self._total([self._axis_cost(row, number, moved) for number in changed])
         if least is None:
             raise InternalError(
                 f"A point of row {row} must have a price. Got none. Please report it."
             )
         return least
+
+    def attains(self, row: int, point: FloatArray) -> bool:
+        """Whether some of the real numbers that a point stands for cost no more than all of them.
+
+        Of a largest cost that is so where axes that only approach theirs cost less than it.
+        """
+        moved = self._least_of(row, point)
+        pairs = [
+            (self._axis_cost(row, number, moved), self._axis_cost(row, number, point))
+            for number in self._changed_axes(row, point)
+        ]
+        if self.total == "sum":
+            return all(least == own for least, own in pairs)
+        total = self._total([least for least, _ in pairs])
+        return all(least == own for least, own in pairs if least == total)
+
+    def _least_of(self, row: int, point: FloatArray) -> FloatArray:
+        """The ends of the real numbers that a point stands for, where these cost least."""
+        # Axes that the point changes, also where the threshold is the row's own value.
+        moved = self._thresholds_of(row, point)
+        # Sound: what is compared is linear, so that a comparison which holds at both holds between.
+        return moved if all(r.holds_between(point, moved) for r in self.types.rules) else point
 
     def rounded_down(self, exact: Fraction) -> float:
         """Largest double that is not above a cost, from its exact total; the root for L2."""

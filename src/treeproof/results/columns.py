@@ -59,6 +59,8 @@ class LaterColumn:
         return repr(np.asarray(self))
 
     def __getitem__(self, selection: Any) -> Any:
+        if isinstance(selection, tuple):  # of rows and columns, as of any array
+            return np.asarray(self)[selection]
         at = self._at[selection]
         return self._known.rows(np.atleast_1d(at))[0 if np.ndim(at) == 0 else slice(None)]
 

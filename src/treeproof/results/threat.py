@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,8 @@ class Threat:
         Columns that change together, as one feature.
     own_limit : str
         What the radius or budget of each row is called, where each has its own; else empty.
+    also : list of str
+        Other limits that hold besides.
     """
 
     kind: str
@@ -80,6 +82,7 @@ class Threat:
     n_missing: NDArray[np.int64]
     groups: list[list[int]]
     own_limit: str = ""
+    also: list[str] = field(default_factory=list)
 
     def reach(self, feature: int) -> tuple[float, float]:
         """How far a feature goes down and up at radius 1; twice the same where one way only."""
@@ -151,7 +154,32 @@ def threat_of(
         n_missing=missing,
         groups=[[int(f) for f in group] for group, _ in domain.get("groups", [])],
         own_limit=own_limit(header),
+        also=[_other_limit(part) for part in asked.get("also", [])],
     )
+
+
+_LIMITS = {
+    "LInf": "no move is larger than {by}",
+    "L1": "all moves add up to at most {by}",
+    "L2": "the Euclidean length of all moves is at most {by}",
+    "L0": "at most {by} features change",
+    "Cost": "all changes cost at most {by}",
+}
+
+
+def _other_limit(part: Mapping[str, Any]) -> str:
+    """A limit that holds besides the first one."""
+    by = reach_words(float(part["budget" if part["name"] == "Cost" else "eps"]))
+    said = _LIMITS[part["name"]].format(by=by)
+    plain = {
+        "scale": (None, 1.0),
+        "below": (1.0,),
+        "above": (1.0,),
+        "low": ("-inf",),
+        "high": ("inf",),
+    }
+    has_own = any(part.get(name, usual[0]) not in usual for name, usual in plain.items())
+    return f"{said}, in units, directions or bounds of its own" if has_own else said
 
 
 def _stays_in_box(low: FloatArray, high: FloatArray, rows: FloatArray | None) -> NDArray[np.bool_]:
@@ -472,6 +500,7 @@ def movement(threat: Threat, start: float, *, is_attack: bool = False) -> Parts:
         few = len(threat.fixed) < 3
         words = " and ".join(threat.fixed) if few else f"{len(threat.fixed):,} of {n:,} features"
         parts.append((f", with {words} fixed", None))
+    parts += [(f", and {limit}", None) for limit in threat.also]
     return parts
 
 
@@ -612,7 +641,7 @@ def threat_lines(
     start = 1.0 if limit is None else limit
     said = stillness(threat)
     is_plain = threat.kind == "LInf" and set(threat.ways) == {"up and down"}
-    is_plain &= not threat.is_relative and not threat.own_limit
+    is_plain &= not threat.is_relative and not threat.own_limit and not threat.also
     is_plain &= not said and bool(np.all(threat.down == 1.0) and np.all(threat.up == 1.0))
     if is_plain and limit is None:
         return []

@@ -121,9 +121,7 @@ def _scan_axes(query: Query, pricing: Pricing, row: int, results: FeatureResults
             radius = pricing.rounded_down(least)
             is_exact = Fraction(radius) ** (2 if pricing.is_square else 1) == least
             results.radius[row, columns] = radius
-            results.attained[row, columns] = is_exact and (
-                pricing.exact_cost(row, points[index]) == least
-            )
+            results.attained[row, columns] = is_exact and (pricing.attains(row, points[index]))
 
 
 def _scan_row(query: Query, row: int, results: FeatureResults) -> None:

@@ -114,9 +114,9 @@ def judge_point(judge_of, problem, objective):
                 return np.int64(AMBIGUOUS)
             measure = objective.measure
             # Sound: above the limit it stays, since atoms beyond it were not kept.
+            if side != ABOVE and not measure.takes_any:
+                measure.is_closed[0] = found.is_open[0]
             if side != ABOVE and not measure.is_max:
-                if not measure.takes_any:
-                    measure.is_closed[0] = found.is_open[0]
                 cost, _ = cost_of_slots(problem, objective)
                 set_limit(problem, objective, next_limit(measure, found.upper[0]), cost)
             return verdict
