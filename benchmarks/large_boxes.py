@@ -332,11 +332,10 @@ def fate(case: Case, header: dict[str, Any], record: dict[str, Any]) -> str:
 def damaged(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The same evidence for a radius that is a hundredth larger, and without its last byte."""
     claim, proof = unpacked(record["evidence"])
-    version = record["evidence"][:3]
     radius = 1.01 * float.fromhex(claim["radius"])
-    wider = packed(claim | {"radius": radius.hex()}, proof, version)
+    wider = packed(claim | {"radius": radius.hex()}, proof)
     yield record | {"lower": radius, "upper": radius, "evidence": wider}
-    yield record | {"evidence": packed(claim, proof[:-1], version)}
+    yield record | {"evidence": packed(claim, proof[:-1])}
 
 
 def others_line(case: Case, answers: list[Answer], n_rows: int, limit_s: float) -> tuple[str, ...]:

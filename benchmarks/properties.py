@@ -18,14 +18,12 @@ process, until it is within 0.1 % of the optimum.
 """
 
 import argparse
-import base64
 import csv
 import json
 import math
 import os
 import platform
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import version
@@ -37,8 +35,10 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import numpy as np
 
 import treeproof as tp
+from treeproof.checker.claims import opened
 from treeproof.checker.domains import Asked
-from treeproof.checker.properties import PREFIX, check_property
+from treeproof.checker.properties import check_property
+from treeproof.engines.evidence import packed
 from treeproof.errors import CertificateRejected
 
 MODELS = (
@@ -379,7 +379,8 @@ def is_rejected(subject: Subject, text: str, asked: Asked) -> bool:
 
 def damaged(text: str) -> Iterator[str]:
     """Evidence that claims more than it proves, or whose proof is cut off."""
-    document = json.loads(zlib.decompress(base64.b64decode(text.removeprefix(PREFIX))))
+    found = opened(text)
+    document, proof = json.loads(found.claim), found.proof
     variants = [document | {"model": "0" * 64}]
     lower, upper = (float.fromhex(document[side]) for side in ("lower", "upper"))
     if math.isfinite(upper):
@@ -388,12 +389,13 @@ def damaged(text: str) -> Iterator[str]:
         variants.append(document | less | {"statements": bounds})
     if document["witness"] is not None:
         variants.append(document | {"witness": document["witness"][:1] * 2})
+    for variant in variants:
+        yield packed(json.dumps(variant).encode(), proof)
     if document["statements"]:
         first, *others = document["statements"]
-        cut = base64.b64encode(base64.b64decode(first["proof"])[:-1]).decode()
-        variants.append(document | {"statements": [first | {"proof": cut}, *others]})
-    for variant in variants:
-        yield PREFIX + base64.b64encode(zlib.compress(json.dumps(variant).encode())).decode()
+        end = first["size"] - 1
+        shorter = document | {"statements": [first | {"size": end}, *others]}
+        yield packed(json.dumps(shorter).encode(), proof[:end] + proof[end + 1 :])
 
 
 def share(rows: list[Any]) -> str:

@@ -3,7 +3,6 @@
 Shares nothing with the checker: questions are resolved by `treeproof.query`, as engines do.
 """
 
-import base64
 import itertools
 import json
 import math
@@ -14,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.unit.checker.certificates import unpacked
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows, accept_real_rows
 from treeproof.model.ensemble import ZERO_BAND, ZERO_IS_MISSING, Ensemble
@@ -219,7 +217,7 @@ def falsehoods(
     ):
         return ["question: arithmetic or labels"]
     meaning = meanings[arithmetic]
-    if record.get("values") is None and record.get("evidence") is None:
+    if record.get("values") is None:
         return [] if record["verdict"] == "unknown" else ["row: nobody knows which"]
     values = values_of(record)
     cast = evaluate.cast_rows(meaning.ensemble, np.array([values]))
@@ -241,11 +239,8 @@ def falsehoods(
 
 
 def values_of(record: dict[str, Any]) -> list[float]:
-    """The row of a record; where it is not stated, that of its evidence."""
-    if record.get("values") is not None:
-        return [math.nan if v is None else float(v) for v in record["values"]]
-    row = unpacked(record["evidence"])[0]["row"]
-    return [float(v) for v in np.frombuffer(base64.b64decode(row), dtype=np.float64)]
+    """The row of a record."""
+    return [math.nan if v is None else float(v) for v in record["values"]]
 
 
 def _statements(asked: Asked, question: Any, record: Any, nearest: Level) -> Any:

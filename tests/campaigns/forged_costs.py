@@ -123,7 +123,7 @@ def forged(rng: np.random.Generator, found: Judged) -> dict[str, Any]:
     claim["kept"] = forged_kept(rng, claim["kept"])
     if rng.random() < 0.3:
         claim["kept"] = everything(found, claim["kept"])
-    record["evidence"] = packed(claim, forged_proof(rng, proof, len(claim["kept"])), "E3:")
+    record["evidence"] = packed(claim, forged_proof(rng, proof, len(claim["kept"])))
     return record
 
 
@@ -147,7 +147,7 @@ def campaign(first: int, cases: int, per_record: int = 12, says: Any = print) ->
         if found.status == "rejected" or found.wrong or "row failed" in found.record["reason"]:
             counts["false"] += 1
             says(f"seed {seed}: {found.status} {found.wrong} {found.record['reason']}")
-        if not str(found.record["evidence"]).startswith("E3:"):
+        if not str(found.record["evidence"]).startswith("E1:"):
             continue
         checker = RunChecker(found.header, found.case.ensemble)
         arithmetic = found.header["question"]["arithmetic"]

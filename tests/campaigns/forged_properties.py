@@ -331,8 +331,8 @@ def invented(lie: Forgery) -> dict[str, Any]:
         column, cut = int(lie.rng.integers(2 * lie.n)), int(lie.rng.integers(4))
         proof += b"S" + column.to_bytes(4, "little") + cut.to_bytes(4, "little")
     for _ in range(int(lie.pick([1, 1, 2, 3]))):
-        letter = lie.pick([b"N", b"E", b"L"])
-        weight = b"W" + int(lie.pick([0, 128, 256, 300])).to_bytes(2, "little")
+        letter = lie.pick([b"N", b"E", b"L", b"P"])
+        weight = b"W" + bytes(lie.pick([[0, 0], [1, 1], [0, 1], [255, 1], [3, 253]]))
         proof += weight if lie.rng.random() < 0.3 else b""
         many = int(lie.rng.integers(256)).to_bytes(1, "little") * int(lie.rng.integers(30))
         exponent = int(lie.rng.integers(-40, 5)).to_bytes(2, "little", signed=True)
@@ -486,11 +486,11 @@ def lie_about_proof(lie: Forgery) -> None:
         return
     at = int(lie.rng.integers(len(proof)))
     if way < 0.7:
-        proof[at] = int(lie.pick([*b"LNESW\x00\x01\x7f\x80\xff"]))
+        proof[at] = int(lie.pick([*b"LNESWPTDCA\x00\x01\x7f\x80\xff"]))
     elif way < 0.8:
         del proof[at : at + int(lie.pick([1, 1, 4, 9]))]
     elif way < 0.9:
-        proof[at:at] = lie.pick([b"N", b"E", b"W\x80\x00", b"W\x00\x00", b"\x00", b"\xff"])
+        proof[at:at] = lie.pick([b"N", b"E", b"P", b"W\x01\x01", b"W\x00\x00", b"\x00", b"\xff"])
     else:
         statement["proof"] = invented(lie)["proof"]
         return

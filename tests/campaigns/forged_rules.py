@@ -229,7 +229,7 @@ def campaign(first: int, cases: int, per_record: int = 6, says: Any = None) -> C
                 counts["false"] += 1
                 if says is not None:
                     says(f"seed {seed}: {found.status} {found.wrong} {found.record['reason']}")
-            if not str(found.record["evidence"]).startswith("E4:"):
+            if not str(found.record["evidence"]).startswith("E1:"):
                 continue
             for _ in range(per_record):
                 _judge_forged(rng, found, counts, says)

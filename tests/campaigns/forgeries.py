@@ -16,6 +16,7 @@ import numpy as np
 
 from tests.campaigns.genuine_runs import GenuineRun, Record
 from tests.unit.checker.certificates import DAMAGES, packed, unpacked
+from treeproof.model.rows import row_hash
 
 FACTORS = (0.0, 0.5, 0.9, 1.0 - 2.0**-52, 1.0 + 2.0**-52, 1.1, 2.0, 1e3, 1e300)
 WRONG = (None, True, "inf", "nan", "0.5", -1.0, 10**13, [], {}, [0.0], "", "a", 3, 1e308, 0, 0.0)
@@ -207,7 +208,7 @@ def forge_row(f: Forgery) -> None:
     values[at] = f.pick(f.moved(values[at]), None, *[r["values"][at] for r in f.run.records])
     f.record["values"] = values
     numbers = np.array([_float(v) for v in values])
-    f.sign(row=base64.b64encode(numbers.tobytes()).decode())
+    f.sign(row=row_hash(numbers))
 
 
 def forge_ball(f: Forgery) -> None:
@@ -246,6 +247,7 @@ def _sign_reach(f: Forgery) -> None:
             np.broadcast_to(np.array(words[name], dtype=float), (n,)) for name in ("low", "high")
         ]
         fields = {"low": sides[0], "high": sides[1]}
+        fields |= dict.fromkeys(("down", "up"), np.full(n, np.inf))
         if words["name"] == "LInf":
             scale = np.array(1.0 if words["scale"] is None else words["scale"], dtype=float)
             for name, side in (("down", "below"), ("up", "above")):
@@ -254,7 +256,7 @@ def _sign_reach(f: Forgery) -> None:
                 fields[name][[int(item) for item in words["frozen"]]] = 0.0
     except (KeyError, ValueError, TypeError, IndexError):
         return
-    f.sign(**{name: [float(v).hex() for v in side] for name, side in fields.items()})
+    f.sign(moves=row_hash(*(fields[name] for name in ("down", "up", "low", "high"))))
 
 
 def forge_goal(f: Forgery) -> None:
@@ -361,7 +363,7 @@ def forge_bomb(f: Forgery) -> None:
     ]
     body = bombs[int(f.rng.integers(len(bombs)))]()
     if f.rng.random() < 0.2:
-        claim[f.pick("semantics", "row", "down", "model")] = f.pick("0" * size, ["0x0p0"] * size)
+        claim[f.pick("radius", "row", "kept", "model")] = f.pick("0" * size, ["0x0p0"] * size)
     text = packed(claim, body)
     if f.rng.random() < 0.1:
         text = "E1:" + base64.b64encode(zlib.compress(b"\xff\xff\xff\x7f" + bytes(size))).decode()

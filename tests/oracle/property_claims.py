@@ -261,6 +261,8 @@ def _goes(one: float, other: float, relation: str, width: Fraction) -> bool:
         return math.isnan(one) and math.isnan(other)
     if relation == "rising":
         return other >= one
+    if math.isinf(one) or math.isinf(other):
+        return one == other
     return one == other or abs(Fraction(one) - Fraction(other)) <= width
 
 

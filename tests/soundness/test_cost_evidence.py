@@ -52,7 +52,7 @@ def test_forged_bounds_are_rejected() -> None:
         checker, records = answered(seed)
         for record in records:
             text, lower = record["evidence"], record["lower"]
-            if text is None or not text.startswith("E3:") or not isinstance(lower, float):
+            if text is None or not text.startswith("E1:") or not isinstance(lower, float):
                 continue
             if not 0.0 < lower < np.inf or not isinstance(record["upper"], float):
                 continue
@@ -70,7 +70,7 @@ def test_kept_atoms_cannot_be_left_out() -> None:
         checker, records = answered(seed)
         for record in records:
             text = record["evidence"]
-            if text is None or not text.startswith("E3:") or record["verdict"] != "verified":
+            if text is None or not text.startswith("E1:") or record["verdict"] != "verified":
                 continue
             kept = claim_of(text)["kept"]
             if not any(len(axis) > 1 for axis in kept):
@@ -90,7 +90,7 @@ def test_all_axes_cannot_leave_out_what_is_cheap() -> None:
         for record in records:
             text, lower = record["evidence"], record["lower"]
             is_bounded = isinstance(lower, float) and 0.0 < lower < np.inf
-            if text is None or not text.startswith("E3:") or not is_bounded:
+            if text is None or not text.startswith("E1:") or not is_bounded:
                 continue
             claim, _ = unpacked(text)
             claim |= {"kept": [[]] * len(claim["kept"]), "radius": (2.0 * lower).hex()}
@@ -101,7 +101,7 @@ def test_all_axes_cannot_leave_out_what_is_cheap() -> None:
             forged |= {"lower": 2.0 * lower, "upper": "inf", "reason": "time limit"}
             for n_ways in (1, 2, 3):
                 proof = b"D" * n_ways
-                forged["evidence"] = packed(claim | {"set": "open"}, proof, "E3:")
+                forged["evidence"] = packed(claim | {"set": "open"}, proof)
                 assert checker.check(forged).status == "rejected", seed
             n_forged += 1
     assert n_forged > 10
@@ -121,7 +121,7 @@ def test_prices_that_are_left_out_are_compared_with_the_whole_limit() -> None:
     checker = RunChecker(broken.header, model.ensemble)
     claim, proof = unpacked(record["evidence"])
     assert claim["kept"] == [[[0, 1]]]
-    forged = packed(claim | {"radius": (1.0).hex()}, proof, "E3:")
+    forged = packed(claim | {"radius": (1.0).hex()}, proof)
     assert checker.check(record | {"lower": 1.0, "evidence": forged}).status == "rejected"
 
 
@@ -217,7 +217,7 @@ def test_a_row_that_is_not_attacked_stays_in_a_box() -> None:
     assert [check.status for check in checker.check_all(records)] == ["accepted", "accepted"]
     claim, _ = unpacked(records[1]["evidence"])
     own = unpacked(records[0]["evidence"])[0]["row"]
-    forged = packed(claim | {"kept": [[]], "row": own}, b"D", "E3:")
+    forged = packed(claim | {"kept": [[]], "row": own}, b"D")
     said = {name: records[1][name] for name in ("verdict", "exact", "attained", "witness")}
     said |= {name: records[1].get(name) for name in ("witness_distance", "witness_label")}
     assert checker.check(records[0] | said | {"evidence": forged}).status == "rejected"

@@ -1,10 +1,12 @@
 """Whether evidence proves its claim; shares no code with the engines.
 
-Read `forest` (the model in integers), `claims` (what is claimed, and the sums that must stay below
-a floor), `proofs` (bounds from multipliers), `witnesses` (how far away a point is), then `schema`
-and `questions` (what a run holds and asks), `answers` (rows of a run), `runs` (whole files) and
-`reasons` (files of reasons, as runs). Properties: `domains` (which inputs are meant), `pairs`
-(bounds of pairs of rows), `property_claims`, `properties` (their evidence) and `property_files`.
+Read `arrays`, `forest` (the model in integers, leaves of boxes), `regions` (what proofs see of a
+box), `claims` (what is claimed, and the floors of its sums), `proofs` (the one follower: bounds
+from multipliers), `cliques`; then `witnesses` (how far away a point is), `schema` and `questions`
+(what a run holds and asks), `answers` (rows of a run), `runs` (whole files) and `reasons` (files of
+reasons, as runs). Costs: `rules`, `prices` (what atoms cost), `walks` (leaves of atoms), `costs`.
+Properties: `domains` (which inputs are meant), `pairs` (the space of pairs of rows),
+`property_claims`, `properties` (their evidence) and `property_files`.
 """
 
 from treeproof.checker.answers import RowCheck, RunChecker

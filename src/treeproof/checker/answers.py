@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from treeproof.checker import schema
 from treeproof.checker.claims import Claim, Way, read_claim, require, ways_of
+from treeproof.checker.costs import prove_priced
 from treeproof.checker.forest import Forest
-from treeproof.checker.priced_proofs import prove_priced
 from treeproof.checker.prices import Tariff, has_prices, root
 from treeproof.checker.proofs import prove
 from treeproof.checker.questions import Question, same_label
@@ -21,6 +21,7 @@ from treeproof.errors import CertificateRejected, InvalidInput
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows, accept_real_rows
 from treeproof.model.ensemble import Ensemble, FloatArray
+from treeproof.model.rows import row_hash
 from treeproof.model.score_meaning import probabilities
 
 EXACT_WITHIN = 2.0**-39
@@ -50,6 +51,14 @@ class _Found(NamedTuple):
     label: int
     score: float
     shares: list[float] | None
+
+
+class _Sides(NamedTuple):
+    """How features move, which many rows share: as the question tells it, in arrays, as a hash."""
+
+    told: list[Any]
+    arrays: dict[str, Any]
+    name: str
 
 
 class _Case:
@@ -101,6 +110,7 @@ class RunChecker:
                 f" {self.header.model.fingerprint[:12]}… in the run, {ensemble.fingerprint[:12]}…"
             )
         self.tariff: Tariff | None = None
+        self.sides = _Sides([None] * 4, {}, "")
         asked = self.header.question.perturbation
         try:
             self.question = Question(self.header, ensemble)
@@ -191,17 +201,17 @@ class RunChecker:
         self.question.check_row_number(row.row)
         case.kind, case.radius = self._claimed_set(row)
         case.has_witness = row.verdict == "falsified" or _number(row.upper) < math.inf
+        stated = row.values if row.values is not None else case.values
+        own = case.own = None if stated is None else np.array(stated, dtype=np.float64)
+        same = case.values is None or (own is not None and _same(own, np.asarray(case.values)))
+        require(same, "claim: it is about another row")
         text = "none: no evidence" if row.evidence is None else row.evidence
         if text.startswith("none: "):
             case.unproved = text.removeprefix("none: ")
+        elif own is None:
+            raise CertificateRejected("record: evidence needs the values of the row")
         else:
-            case.claim = read_claim(text, self.forest)
-        stated = None if row.values is None else np.array(row.values, dtype=np.float64)
-        own = stated if case.claim is None else case.claim.row
-        for other in (stated, case.values):
-            same = other is None or (own is not None and _same(own, np.asarray(other)))
-            require(same, "claim: it is about another row")
-        case.own = own
+            case.claim = read_claim(text, self.forest, own)
         if row.witness is not None:
             case.point = np.array(row.witness, dtype=np.float64)
         elif case.claim is not None:
@@ -361,18 +371,21 @@ class RunChecker:
         require(abs(said - share) <= SAME_WITHIN, f"record: a probability is {share!r}")
 
     def _check_question(self, claim: Claim, case: _Case) -> None:
-        """Compare the claim's set and goal with the question of the run."""
+        """Complete the claim by the question of the run, and compare its goal with it."""
         question, goal, row = self.question, self.question.goal, case.row
         number = question.class_number(row.label)
-        is_priced = self.tariff is not None
-        versions: tuple[int, ...] = (1, 2)
-        if self.tariff is not None:
-            versions = (4,) if self.tariff.rules else (3,)
-        require(claim.version in versions, "claim: its version is not for this question")
-        for name, numbers in question.reach(row.row, claim.row, number):
-            stated = numbers if is_priced else getattr(claim, name)
-            same = (stated if isinstance(stated, list) else [stated] * len(numbers)) == numbers
-            require(same, f"claim: '{name}' is not that of the question")
+        is_listed = self.tariff is not None and not self.tariff.rules
+        fits = (claim.kept is not None) == is_listed
+        require(fits, "claim: it is not about this kind of question")
+        if self.tariff is None:
+            reach = dict(question.reach(row.row, claim.row.tolist(), number))
+            if any(a is not b for a, b in zip(reach.values(), self.sides.told, strict=True)):
+                arrays = {name: np.array(side) for name, side in reach.items()}
+                self.sides = _Sides([*reach.values()], arrays, row_hash(*arrays.values()))
+            require(claim.moves == self.sides.name, "claim: it is about another question")
+            case.claim = replace(claim, **self.sides.arrays)
+        else:
+            require(claim.moves is None, "claim: it is about another question")
         if isinstance(goal, schema.KeepsLabel):
             wanted: Any = ("keep", number)
         elif isinstance(goal, schema.AvoidsTarget):

@@ -9,9 +9,10 @@ import base64
 import math
 import struct
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,11 +22,16 @@ from treeproof.errors import CertificateRejected
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.links import argmax_labels, sigmoid_float64, smallest_true
+from treeproof.model.rows import row_hash
 
-VERSIONS = {"E1:": 1, "E2:": 2, "E3:": 3, "E4:": 4}
-"""How the text of each version of the evidence begins."""
+PREFIX = "E1:"
+"""The version of the format, with which the text of evidence begins."""
 LARGEST_RATIO = 128
 """Bytes of evidence for each byte of its packed form, at most, and 4096 more; no bombs."""
+
+
+Amounts = Mapping[int, int] | Mapping[int, Fraction]
+"""By output, sums in units."""
 
 
 def require(condition: bool, message: str) -> None:
@@ -36,105 +42,102 @@ def require(condition: bool, message: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The set around a row, and what must hold there; one number stands for all features."""
+    """The set around a row, and what must hold there.
+
+    How features of balls and boxes move, in arrays, is the question's, and the row the record's.
+    """
 
     row: FloatArray
-    down: float | list[float]
-    up: float | list[float]
-    low: float | list[float]
-    high: float | list[float]
     kind: str
     radius: float
     goal: tuple[str, Any]
     proof: bytes
     n_packed: int
-    version: int = 1
+    moves: str | None = None
     kept: list[Any] | None = None
-
-
-class _Common(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What every claim says, as it is written."""
-
-    model: str
-    semantics: str
-    row: str
-    set: Literal["none", "open", "closed", "box"]
-    radius: str
-    keep: int | None = None
-    avoid: int | None = None
-    within: tuple[str, str] | None = None
-
-
-class _Fields(_Common, forbid_unknown_fields=True, kw_only=True):
-    """A claim about a ball or box."""
-
-    down: str | list[str]
-    up: str | list[str]
-    low: str | list[str]
-    high: str | list[str]
+    down: Any = None
+    up: Any = None
+    low: Any = None
+    high: Any = None
 
 
 Kept = list[list[list[int | str] | int]]
 """By axis, the atoms that a proof looks at: of a number ranges of cells, of a choice the place of
 the column that is 1, or values."""
-
-
-class _PricedFields(_Common, forbid_unknown_fields=True, kw_only=True):
-    """A claim about costs: prices are those of the question, and atoms that are kept are listed."""
-
-    kept: Kept
-
-
-class _RuledFields(_Common, forbid_unknown_fields=True, kw_only=True):
-    """A claim about costs within rules: its proof lists atoms, part by part."""
-
-
-_FIELDS = {
-    version: msgspec.json.Decoder(fields)
-    for version, fields in ((1, _Fields), (2, _Fields), (3, _PricedFields), (4, _RuledFields))
-}
 KEPT = msgspec.json.Decoder(Kept)
 """Made now, in one thread: see the end of schema.py."""
 
 
-def read_claim(text: str, forest: Forest) -> Claim:
-    """Unpack evidence and check that it speaks of this model and its arithmetic."""
-    require(text[:3] in VERSIONS, "evidence: the version is none of E1 to E4")
-    version = VERSIONS[text[:3]]
-    is_priced = version >= 3
-    n = forest.ensemble.n_features
+class _Fields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A claim as it is written: of a row, and of how far it may move, only a hash.
+
+    Where changes cost something, or are bound by a domain, it lists the atoms that the proof looks
+    at, unless rules divide these into parts.
+    """
+
+    model: str
+    row: str
+    moves: str | None = None
+    set: Literal["none", "open", "closed", "box"]
+    radius: str
+    keep: int | None = None
+    avoid: int | None = None
+    within: tuple[str, str] | None = None
+    kept: Kept | None = None
+
+
+_FIELDS = msgspec.json.Decoder(_Fields)
+
+
+class Opened(NamedTuple):
+    """What the text of evidence holds: a claim, as JSON, and a proof."""
+
+    claim: bytes
+    proof: bytes
+    n_packed: int
+
+
+def opened(text: str) -> Opened:
+    """Open the text of evidence."""
+    require(text.startswith(PREFIX), f"evidence: the version is not {PREFIX[:-1]}")
     try:
-        packed = base64.b64decode(text[3:], validate=True)
+        packed = base64.b64decode(text[len(PREFIX) :], validate=True)
         unpacker = zlib.decompressobj()
         payload = unpacker.decompress(packed, LARGEST_RATIO * len(packed) + 4096)
         whole = unpacker.eof and not unpacker.unused_data
         require(whole, "evidence: the text is cut off, continued, or packed too tightly")
-        (length,) = struct.unpack_from("<I", payload)
-        most = longest_claim(forest) if is_priced else 4096 + 256 * n
-        require(length <= most, "evidence: the claim is too long for this model")
-        fields: Any = _FIELDS[version].decode(payload[4 : 4 + length])
+        end = 4 + struct.unpack_from("<I", payload)[0]
+    except (zlib.error, struct.error, ValueError) as error:
+        raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
+    require(end <= len(payload), "evidence: the claim is cut off")
+    return Opened(payload[4:end], payload[end:], len(packed))
+
+
+def read_claim(text: str, forest: Forest, row: FloatArray) -> Claim:
+    """Open evidence and check that it speaks of this model, its arithmetic, and a row."""
+    evidence = opened(text)
+    is_short = len(evidence.claim) <= longest_claim(forest)
+    require(is_short, "evidence: the claim is too long for this model")
+    try:
+        fields = _FIELDS.decode(evidence.claim)
         goals = [(g, getattr(fields, g)) for g in ("keep", "avoid", "within")]
         goals = [(name, value) for name, value in goals if value is not None]
         require(len(goals) == 1, "claim: there must be one property")
         claim = Claim(
-            row=np.frombuffer(base64.b64decode(fields.row, validate=True), "<f8"),
-            **{
-                name: 0.0 if is_priced else _numbers(getattr(fields, name), n)
-                for name in ("down", "up", "low", "high")
-            },
+            row=row,
             kind=fields.set,
             radius=float.fromhex(fields.radius),
             goal=goals[0],
-            proof=payload[4 + length :],
-            n_packed=len(packed),
-            version=version,
-            kept=getattr(fields, "kept", None),
+            proof=evidence.proof,
+            n_packed=evidence.n_packed,
+            moves=fields.moves,
+            kept=fields.kept,
         )
-    except (zlib.error, struct.error, ValueError, OverflowError, RecursionError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
     require(fields.model == forest.ensemble.fingerprint, "claim: it is about another model")
-    require(fields.semantics == forest.semantics, "claim: other numeric semantics")
-    require(len(claim.row) == n, "claim: one value per feature")
+    require(len(row) == forest.ensemble.n_features, "record: one value per feature")
+    require(fields.row == row_hash(row), "claim: it is about another row")
     require(claim.radius >= 0.0, "claim: the radius must be a number >= 0")
     return claim
 
@@ -142,13 +145,6 @@ def read_claim(text: str, forest: Forest) -> Claim:
 def longest_claim(forest: Forest) -> int:
     """Bytes of a claim that lists atoms, at most."""
     return 4096 + 256 * forest.ensemble.n_features + 64 * len(forest.keys)
-
-
-def _numbers(texts: str | list[str], n: int) -> float | list[float]:
-    if isinstance(texts, str):
-        return float.fromhex(texts)
-    require(len(texts) == n, "claim: one number per feature")
-    return [float.fromhex(text) for text in texts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,15 +235,13 @@ def margins(ensemble: Ensemble, totals: list[float]) -> list[float]:
     return scores
 
 
-def check_overflow(
-    forest: Forest, name: str, errors: dict[int, int], peaks: dict[int, int]
-) -> None:
+def check_overflow(forest: Forest, name: str, errors: Amounts, peaks: Amounts) -> None:
     """Reject sums that may overflow: what rounding loses is known of finite ones only."""
     fits = all(peaks[output] + errors[output] < forest.most_units for output in errors)
     require(fits, f"{name}: sums overflow")
 
 
-def floor_of(forest: Forest, way: Way, errors: dict[int, int], peaks: dict[int, int]) -> int:
+def floor_of(forest: Forest, way: Way, errors: Amounts, peaks: Amounts) -> int:
     """Smallest sum, in units, at which a way may happen.
 
     errors, peaks : per output, how far a rounded sum can be from the real one, and how large any
@@ -262,12 +256,12 @@ def floor_of(forest: Forest, way: Way, errors: dict[int, int], peaks: dict[int, 
         need = sum(w * _pair_need(forest, way.winner, j, errors, peaks) for j, w in weighted)
     elif math.isinf(way.cut):
         # Nothing falls to minus infinity: the floor lies above every sum.
-        need = peaks[0] + errors[0] + 1
+        need = math.ceil(peaks[0] + errors[0]) + 1
     else:
         n, d = (way.weights[0] * way.cut).as_integer_ratio()
         need = -(-n * forest.unit.denominator // (d * forest.unit.numerator))
         need = need if error else _on_grid(forest, need)
-    return need - error
+    return math.floor(need - error)
 
 
 def _on_grid(forest: Forest, need: int) -> int:
@@ -275,9 +269,7 @@ def _on_grid(forest: Forest, need: int) -> int:
     return -(-need // forest.grid) * forest.grid
 
 
-def _pair_need(
-    forest: Forest, winner: int, loser: int, errors: dict[int, int], peaks: dict[int, int]
-) -> int:
+def _pair_need(forest: Forest, winner: int, loser: int, errors: Amounts, peaks: Amounts) -> int:
     """Smallest difference of two rounded sums, in units, with which a class may win."""
     aggregation, decision = forest.ensemble.aggregation, forest.ensemble.decision
     require(aggregation.finish != "isolation", "claim: isolation scores have no classes")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from treeproof.checker.arrays import Ints
 from treeproof.checker.claims import require
-from treeproof.checker.forest import Ints
 
 if TYPE_CHECKING:
     from treeproof.checker.proofs import Reader
@@ -21,30 +21,31 @@ MOST_PIECES = 1 << 13
 """Pieces of a graph, at most: it takes a bit for each two."""
 
 
-class Pieces(NamedTuple):
+class Graph(NamedTuple):
     """Leaves that a box meets.
 
-    leaf, tree, gain          of each piece; gains in exact integers
-    piece, feature, low, high of each range that a piece narrows
+    leaf, tree, gain       of each piece; gains in units, rounded up
+    piece, axis, low, high of each range that a piece narrows
     """
 
     leaf: Ints
     tree: Ints
     gain: Ints
     piece: Ints
-    feature: Ints
+    axis: Ints
     low: Ints
     high: Ints
 
 
-def follow(reader: "Reader", pieces: Pieces, missing: int, exponent: int, place: str) -> None:
+def follow(reader: "Reader", pieces: Graph, missing: int, exponent: int, place: str) -> None:
     """Read a graph and the nodes of its proof; reject it unless no clique weighs enough.
 
     missing   the floor minus the constant, in units of 2**exponent
 
     Sound: where the sum reaches the floor, the pieces there exceed the least gains by at least
-    `missing` minus their sum. Each weight times its unit is no smaller than what the piece exceeds
-    its least gain by, so the weights of that clique are at least that over the unit, and whole.
+    `missing` minus their sum. Each weight times its unit is smaller than what the piece exceeds its
+    least gain by at most by what rounding gains up may add, one unit, and a clique has one piece of
+    each tree; so the weights of that clique are at least the rest over the unit, and whole.
     """
     (unit_exponent, factor, required, count) = reader.take("hqqI")
     require(unit_exponent >= exponent, f"{place}: weights finer than the unit")
@@ -62,14 +63,14 @@ def follow(reader: "Reader", pieces: Pieces, missing: int, exponent: int, place:
     require(min(listed) >= 0, f"{place}: a leaf is not in the box, or listed twice")
     light = all(more[at] == 0 for at in number.values())
     require(light, f"{place}: a leaf that counts is not listed")
-    heavy = all(w > 0 and w * unit >= more[at] for w, at in zip(weights, listed, strict=True))
+    heavy = all(w > 0 and w * unit + 1 >= more[at] for w, at in zip(weights, listed, strict=True))
     require(heavy, f"{place}: a weight is too small")
-    missing -= sum(least.values())
+    missing -= sum(least.values()) + len(least)
     require(required > 0 and (required - 1) * unit < missing, f"{place}: too much is required")
     _Search(_neighbours(pieces, np.array(listed)), weights, place).run(reader, required)
 
 
-def _neighbours(pieces: Pieces, listed: Ints) -> list[int]:
+def _neighbours(pieces: Graph, listed: Ints) -> list[int]:
     """Of each listed piece those that meet it in every feature and are of other trees, as bits."""
     n = len(listed)
     place = np.full(len(pieces.leaf), -1)
@@ -77,8 +78,8 @@ def _neighbours(pieces: Pieces, listed: Ints) -> list[int]:
     at = place[pieces.piece]
     tree = pieces.tree[listed]
     meets = tree[:, None] != tree
-    for feature in np.unique(pieces.feature[at >= 0]):
-        own = np.flatnonzero((pieces.feature == feature) & (at >= 0))
+    for axis in np.unique(pieces.axis[at >= 0]):
+        own = np.flatnonzero((pieces.axis == axis) & (at >= 0))
         low, high = pieces.low[own], pieces.high[own]
         apart = (low[:, None] > high) | (low > high[:, None])
         meets[np.ix_(at[own], at[own])] &= ~apart

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import InternalError
+from treeproof.checker.arrays import Ints, begins
 from treeproof.model import evaluate
 from treeproof.model.ensemble import (
     CATEGORICAL,
@@ -23,20 +23,7 @@ from treeproof.model.ensemble import (
     FloatArray,
     cached_per_ensemble,
 )
-from treeproof.model.rows import objects
-from treeproof.model.sums import grid_exponent
-
-Ints = NDArray[Any]
-"""Integers: int64, or Python's own where these might not hold them."""
-
-EXTRA_BITS = 40
-"""The unit of exact integers is so many bits finer than the model's own numbers."""
-
-WORD_BITS = 56
-"""Sums of leaf values take so many bits in words; the rest is for multipliers."""
-
-MOST_WEIGHT = 15
-"""Largest weight of a class that a target must beat."""
+from treeproof.model.sums import grid_exponent, proof_exponent
 
 
 class Boxes(NamedTuple):
@@ -50,17 +37,19 @@ class Boxes(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """Leaves that boxes meet, as node numbers, sorted by row and tree.
+    """Leaves that boxes meet, as products of ranges, sorted by row and tree.
 
-    Where zero counts as missing, the cells of one leaf may be no range. The box is then cut into
-    parts, each with pieces of its own; `part` is the number of the box among `boxes`, which begin
-    with those of the rows.
+    Entries are the axes that a piece narrows, with the first and last atom that it leaves of the
+    box, sorted by piece and axis; those of trees with one piece may be left out.
     """
 
-    row: NDArray[np.int64]
-    part: NDArray[np.int64]
-    node: NDArray[np.int64]
-    boxes: Boxes
+    row: Ints
+    tree: Ints
+    leaf: Ints
+    entry_piece: Ints
+    entry_axis: Ints
+    entry_low: Ints
+    entry_high: Ints
 
 
 class Forest:
@@ -84,22 +73,20 @@ class Forest:
     start: FloatArray
     bits: int
     exponent: int
+    step: Fraction
+    grid: int
+    exact_up_to: int
     most_units: int
-    shift: int
-    word: tuple[NDArray[np.int64], NDArray[np.int64]]
+    down: NDArray[np.int64]
+    up: NDArray[np.int64]
     first_sums: dict[tuple[float, bool, int], float]
-    grid = 1 << EXTRA_BITS
 
     def __init__(self, ensemble: Ensemble) -> None:
         self.ensemble, self.trees = ensemble, ensemble.trees
+        self.output, self.n_outputs = ensemble.trees.tree_output, ensemble.n_outputs
         vars(self).update(_tables(ensemble))
         self.unit = Fraction(2) ** self.exponent
-        aggregation, decision = ensemble.aggregation, ensemble.decision
         self.most_units = _most_units(ensemble, self.unit, self.bits)
-        self.semantics = (
-            f"{ensemble.input_precision} rows; {aggregation.precision} sums, {aggregation.finish};"
-            f" {decision.kind}, {decision.link}, cut {float(decision.cut).hex()}, ties to the first"
-        )
 
     def cuts(self, feature: int) -> FloatArray:
         """Thresholds of a feature in order."""
@@ -171,7 +158,7 @@ class Forest:
         moves = ~np.isnan(x)
         x[~moves] = 0.0
         down, up, least, most = (
-            per_feature([getattr(claim, name) for claim in claims], rows.shape[1])[:, tested]
+            np.array([getattr(claim, name) for claim in claims])[:, tested]
             for name in ("down", "up", "low", "high")
         )
         first, last = self.count(tested, least), self.count(tested, most)
@@ -190,7 +177,11 @@ class Forest:
         return Boxes(low, high)
 
     def pieces(self, rows: FloatArray, boxes: Boxes) -> Pieces:
-        """Leaves that the box of each row meets."""
+        """Leaves that the box of each row meets.
+
+        Where zero counts as missing, the cells of one leaf may be no range. The box is then cut
+        into parts, each with pieces of its own.
+        """
         (low, high), n = boxes, rows.shape[1]
         owner = np.arange(len(rows))
         part = np.repeat(owner, self.ensemble.n_trees)
@@ -227,9 +218,57 @@ class Forest:
             steps = [(part[left], node[left] + 1), (part[right], self.trees.right[node[right]])]
             part, node = (np.concatenate(side) for side in zip(*steps, *divided, strict=True))
         part, node = (np.concatenate(side) for side in zip(*found, strict=True))
-        order = np.argsort(owner[part] * self.ensemble.n_trees + self.tree[node], kind="stable")
-        part, node = part[order], node[order]
-        return Pieces(owner[part], part, node, Boxes(low, high))
+        tree = owner[part] * self.ensemble.n_trees + self.tree[node]
+        order = np.argsort(tree, kind="stable")
+        part, node, tree = part[order], node[order], tree[order]
+        several = np.append(tree[1:] == tree[:-1], False)
+        several[1:] |= several[:-1]
+        entries = self._entries(boxes, owner[part], node, Boxes(low, high), part, several)
+        return Pieces(owner[part], self.tree[node], self.trees.leaf[node], *entries)
+
+    def _entries(
+        self, boxes: Boxes, row: Ints, node: Ints, parts: Boxes, part: Ints, several: Any
+    ) -> list[Ints]:
+        """Piece, feature, first and last cell of every narrowed range, by piece and feature.
+
+        Sound: a leaf's ranges are what the splits above it leave of the box; a split that the box
+        lies on one side of leaves all of it.
+        """
+        found: list[tuple[Ints, ...]] = []
+        n = boxes.low.shape[1]
+        (low, high), (part_low, part_high) = ([side.ravel() for side in b] for b in (boxes, parts))
+        piece = np.flatnonzero(several)
+        at, box = node[piece], row[piece] * n
+        while len(piece):
+            above = self.parent[at]
+            inner = above >= 0
+            piece, at, box, above = piece[inner], at[inner], box[inner], above[inner]
+            feature, cut = self.feature[above], self.cut[above]
+            first, last = low[box + feature], high[box + feature]
+            some = (first <= cut) & (cut < last)
+            apart = self.apart[above] & (first <= last)
+            some = np.flatnonzero(some | apart)
+            first, last, cut, apart = first[some], last[some], cut[some], apart[some]
+            left = at[some] == above[some] + 1
+            # Where zero went against the cut, the part of the box knows what is left.
+            own = part[piece[some]] * n + feature[some]
+            begin = np.where(apart, part_low[own], np.where(left, first, cut + 1))
+            end = np.where(apart, part_high[own], np.where(left, cut, last))
+            found.append((piece[some], feature[some], begin, end))
+            at = above
+        if not found:
+            return [piece] * 4
+        piece, feature, low_cell, high_cell = map(np.concatenate, zip(*found, strict=True))
+        key = piece * n + feature
+        order = np.argsort(key, kind="stable")
+        start = begins(key[order])
+        piece, feature = piece[order][start], feature[order][start]
+        if len(start):
+            low_cell = np.maximum.reduceat(low_cell[order], start)
+            high_cell = np.minimum.reduceat(high_cell[order], start)
+        box = row[piece] * n + feature
+        narrowed = (low_cell > low[box]) | (high_cell < high[box])
+        return [array[narrowed] for array in (piece, feature, low_cell, high_cell)]
 
     def _zero_parts(self, node: Ints) -> list[tuple[Ints, Ints, Ints]]:
         """Where nodes send ranges of cells if zero goes against the cut: child, first, last cell.
@@ -248,27 +287,10 @@ class Forest:
             (right, np.maximum(cut, zero_last) + 1, end),
         ]
 
-    def integers(self, leaf: Ints, column: int, *, exact: bool) -> tuple[Ints, Ints]:
-        """Values of leaves in integers, rounded down and rounded up.
-
-        Exact ones are in units and not rounded; others count 2**shift units and fit into words.
-        """
-        if exact:
-            units = [self._units(number) for number in self.value[leaf, column].tolist()]
-            return (objects(units),) * 2
-        return self.word[0][leaf, column], self.word[1][leaf, column]
-
-    def start_of(self, output: int, *, exact: bool) -> tuple[int, int]:
-        """What the sum of an output starts with, as `integers` gives leaf values."""
-        units = self._units(float(self.start[output]))
-        return (units, units) if exact else (units >> self.shift, -(-units >> self.shift))
-
-    def _units(self, number: float) -> int:
-        n, d = number.as_integer_ratio()
-        units, rest = divmod(n * self.unit.denominator, d * self.unit.numerator)
-        if rest:
-            raise InternalError(f"The model's number {number!r} is no multiple of its unit.")
-        return units
+    def start_of(self, output: int) -> tuple[int, int]:
+        """What the sum of an output starts with, in units, rounded down and rounded up."""
+        start = Fraction(float(self.start[output])) / self.unit
+        return math.floor(start), math.ceil(start)
 
 
 def compare_ratio(ratio: tuple[int, int], number: float) -> int:
@@ -278,13 +300,6 @@ def compare_ratio(ratio: tuple[int, int], number: float) -> int:
     n, d = number.as_integer_ratio()
     left, right = ratio[0] * d, n * ratio[1]
     return (left > right) - (left < right)
-
-
-def per_feature(values: list[float | list[float]], n: int) -> FloatArray:
-    """One row of n numbers for each entry; entries may be one number for all."""
-    if all(isinstance(entry, float) for entry in values):
-        return np.broadcast_to(np.array(values)[:, np.newaxis], (len(values), n))
-    return np.array([[entry] * n if isinstance(entry, float) else entry for entry in values])
 
 
 def _most_units(ensemble: Ensemble, unit: Fraction, bits: int) -> int:
@@ -327,9 +342,13 @@ def _tables(ensemble: Ensemble) -> dict[str, Any]:
     parent = np.full(n_nodes, -1)
     parent[trees.left[inner]] = parent[trees.right[inner]] = inner
     apart = np.zeros(n_nodes, bool)
-    flags, (first, last) = trees.flags[numeric], zero[feature].T
-    goes_apart = np.where(flags & MISSING_LEFT, last > cut[numeric], first <= cut[numeric])
-    apart[numeric] = ((flags & ZERO_IS_MISSING) > 0) & goes_apart
+    flags, (first, last), own = trees.flags[numeric], zero[feature].T, cut[numeric]
+    is_left = (flags & MISSING_LEFT) > 0
+    goes_apart = np.where(is_left, last > own, first <= own) & ((flags & ZERO_IS_MISSING) > 0)
+    # Where the cells of zero lie beside those of the side that they go to, another cut says it.
+    beside = goes_apart & np.where(is_left, own >= first - 1, own <= last)
+    cut[numeric[beside]] = np.where(is_left, last, first - 1)[beside]
+    apart[numeric] = goes_apart & ~beside
     tree = np.repeat(np.arange(ensemble.n_trees), np.diff(trees.root))
     last_keys = keys.copy()
     with np.errstate(over="ignore"):  # below the smallest double comes minus infinity
@@ -350,7 +369,7 @@ def _tables(ensemble: Ensemble) -> dict[str, Any]:
         "last_fenced": np.concatenate([[np.nan], last_keys.imag, [np.nan]]),
         "first_sums": {},
         **_ranges_of_nodes(trees, numeric, parent, cut, apart, len(keys)),
-        **_integers(ensemble, tree),
+        **_integers(ensemble),
     }
 
 
@@ -372,30 +391,27 @@ def _ranges_of_nodes(
     return {"least": least, "most": most}
 
 
-def _integers(ensemble: Ensemble, tree: Ints) -> dict[str, Any]:
-    """Leaf and start values, and the units in which they are integers."""
+def _integers(ensemble: Ensemble) -> dict[str, Any]:
+    """Leaf and start values, and leaf values in units, rounded down and up."""
     trees = ensemble.trees
     precision = ensemble.aggregation.precision
     value = trees.leaf_value.astype(precision).astype(np.float64)
     start = np.array(ensemble.aggregation.start, precision).astype(np.float64)
-    exponent = grid_exponent(ensemble) - EXTRA_BITS
-    # Sound: no sum of leaf values, with whatever weights of ways, has more than WORD_BITS bits in
-    # words; weights are 1 but for a target, which must beat all the other outputs, weighted.
-    largest = np.zeros(ensemble.n_trees)
-    leaves = np.flatnonzero(trees.feature < 0)
-    np.maximum.at(largest, tree[leaves], np.abs(value[trees.leaf[leaves]]).max(axis=1))
-    most = max(largest.max(initial=0.0), np.abs(start).max())
-    heaviest = MOST_WEIGHT * ensemble.n_outputs if ensemble.n_outputs > 2 else 2.0
-    total = ((largest / most).sum() + 1.0) * 2.0 * heaviest if most else 1.0
-    shift = max(0, int(np.frexp(most)[1] + np.frexp(total)[1]) + 1 - WORD_BITS - exponent)
-    scaled = np.ldexp(value, -(exponent + shift))
-    up = np.where((scaled == 0.0) & (value > 0.0), 1.0, np.ceil(scaled)).astype(np.int64)
-    down = np.where((scaled == 0.0) & (value < 0.0), -1.0, np.floor(scaled)).astype(np.int64)
+    exponent = proof_exponent(ensemble)
+    scaled = np.ldexp(value, -exponent)
+    bits = 24 if precision == "float32" else 53
+    step = Fraction(2) ** grid_exponent(ensemble)
+    steps = step / Fraction(2) ** exponent
     return {
         "value": value,
         "start": start,
-        "bits": 24 if precision == "float32" else 53,
+        "bits": bits,
         "exponent": exponent,
-        "shift": shift,
-        "word": (down, up),
+        "step": step,
+        "grid": max(1, math.floor(steps)),
+        # Sums up to here that are multiples of the grid are not rounded.
+        "exact_up_to": min(math.floor(steps * 2**bits), 1 << 62),
+        # Sound: a number that the scaling makes 0 is rounded away from it all the same.
+        "down": np.where((scaled == 0.0) & (value < 0.0), -1.0, np.floor(scaled)).astype(np.int64),
+        "up": np.where((scaled == 0.0) & (value > 0.0), 1.0, np.ceil(scaled)).astype(np.int64),
     }

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeproof.checker import schema
 from treeproof.checker.claims import require
@@ -57,6 +58,7 @@ class Tariff:
         self.values = {f: sorted(set(map(float, numbers))) for f, numbers in domain.values}
         self.becomes = {f: _changes(codes) for f, codes in domain.categorical}
         self.axes = self._axes(domain)
+        self.nodes = [self._nodes(axis) for axis in self.axes]
         self.table = self._table(getattr(asked, "table", ()))
         self.rules = read_rules(domain.rules, question.names, self.n)
         for feature in {feature for rule in self.rules for feature in rule.features}:
@@ -81,6 +83,12 @@ class Tariff:
                 is_choice = bool(self.forest.fixed[feature]) or feature in self.becomes
                 axes.append(Axis((feature,), is_choice=is_choice))
         return axes
+
+    def _nodes(self, axis: Axis) -> tuple[NDArray[np.intp], list[int]]:
+        """Nodes that test an axis, and the place of its column that each tests."""
+        feature = self.forest.trees.feature
+        nodes = np.flatnonzero(np.isin(feature, axis.columns))
+        return nodes, [axis.columns.index(f) for f in feature[nodes].tolist()]
 
     def _table(self, lines: Any) -> dict[tuple[tuple[int, ...], Values, Values], Fraction | None]:
         """Listed prices by columns and by values before and after; None: forbidden."""

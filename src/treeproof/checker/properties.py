@@ -1,25 +1,24 @@
 """Evidence about properties: whether it proves its claim about every input of a domain."""
 
-import base64
 import math
-import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.checker.claims import Way, check_overflow, happens, margins, require
+from treeproof.checker.claims import Way, check_overflow, happens, margins, opened, require
 from treeproof.checker.domains import Asked, Domain, read_domain
 from treeproof.checker.forest import Forest
 from treeproof.checker.pairs import (
-    Bounder,
     Cells,
+    PairProver,
+    PairSpace,
     PairTrees,
-    Proof,
     Weights,
     known_codes,
     need_of,
@@ -34,9 +33,6 @@ from treeproof.model.folded import choices_of, fold, fold_rows
 from treeproof.model.joined import PairModels, join, one_model
 from treeproof.model.sums import largest_leaves, largest_margin
 
-PREFIX = "Q2:"
-LARGEST_RATIO = 128
-"""Most bytes that one packed byte may stand for."""
 LARGEST_EXPONENT = 2048
 """Exponents of units are nearer to 0; those of doubles are."""
 CLOSE = Fraction(1, 1 << 21)
@@ -44,14 +40,14 @@ CLOSE = Fraction(1, 1 << 21)
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The proof of one part of a property: bytes of pairs.py over multiples of 2**exponent.
+    """What is proved of one part of a property, by `size` bytes, in multiples of 2**exponent.
 
     `whole`: they are about trees of all outputs, also those that the part gives no weight.
     """
 
     exponent: int
     bound: str
-    proof: str
+    size: int
     whole: bool = False
 
 
@@ -94,7 +90,7 @@ def check_property(
     `asked` says of which inputs; `other` is the second model of evidence about two.
     """
     try:
-        evidence = _read(text)
+        evidence, proofs = _read(text)
         require(evidence.model == ensemble.fingerprint, "claim: it is about another model")
         require((evidence.other is None) == (other is None), "claim: it is about one model, or two")
         models = one_model(ensemble) if other is None else join(ensemble, other)
@@ -103,7 +99,7 @@ def check_property(
                 evidence.other in (other.fingerprint, models.second.fingerprint),
                 "claim: the second model is another one",
             )
-        return _check(models, evidence, asked)
+        return _check(models, evidence, proofs, asked)
     except CertificateRejected:
         raise
     except (
@@ -114,19 +110,21 @@ def check_property(
         raise CertificateRejected(f"evidence: it cannot be checked ({error!r})") from error
 
 
-def _read(text: str) -> Evidence:
-    require(text.startswith(PREFIX), "evidence: the version is not Q2")
+def _read(text: str) -> tuple[Evidence, list[bytes]]:
+    """The claim of evidence, and the proof of each of its statements."""
+    found = opened(text)
     try:
-        packed = base64.b64decode(text[len(PREFIX) :], validate=True)
-        unpacker = zlib.decompressobj()
-        payload = unpacker.decompress(packed, LARGEST_RATIO * len(packed) + 65536)
-        require(unpacker.eof and not unpacker.unused_data, "evidence: the text is cut off")
-        return _EVIDENCE.decode(payload)
-    except (zlib.error, msgspec.MsgspecError, ValueError, RecursionError) as error:
+        evidence = _EVIDENCE.decode(found.claim)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
+    sizes = [statement.size for statement in evidence.statements]
+    ends = np.cumsum([0, *sizes], dtype=object).tolist()
+    fits = all(size >= 0 for size in sizes) and ends[-1] == len(found.proof)
+    require(fits, "evidence: proofs of other sizes")
+    return evidence, [found.proof[a:b] for a, b in pairwise(ends)]
 
 
-def _check(models: PairModels, evidence: Evidence, asked: Asked) -> Checked:
+def _check(models: PairModels, evidence: Evidence, proofs: list[bytes], asked: Asked) -> Checked:
     given, own = models, evidence
     domain = read_domain(models, asked)
     if domain.groups:
@@ -150,12 +148,12 @@ def _check(models: PairModels, evidence: Evidence, asked: Asked) -> Checked:
         return Checked(own, given, is_exact=False)
     require(len(evidence.statements) == len(parts), "claim: one proof for each part")
     room = Fraction(0)
-    for part, statement in zip(parts, evidence.statements, strict=True):
+    for part, statement, proof in zip(parts, evidence.statements, proofs, strict=True):
         if part.ways is not None and not np.isin(part.changed, models.joint.trees.feature).any():
             # Sound: no tree tells the rows of such a pair apart, so both get the same decision.
-            require(not statement.proof, "proof: no tree tests what changes")
+            require(not proof, "proof: no tree tests what changes")
             continue
-        reached, own_room = _reached(models, domain, part, statement)
+        reached, own_room = _reached(models, domain, part, statement, proof)
         room = max(room, own_room)
         if part.is_range:
             _check_range(models.first, part, reached, lower, upper)
@@ -260,8 +258,8 @@ class Sums(NamedTuple):
     model: Ensemble
     forest: Forest
     weights: Mapping[int, int | Fraction]
-    errors: dict[int, int]
-    peaks: dict[int, int]
+    errors: dict[int, Fraction]
+    peaks: dict[int, Fraction]
 
     @property
     def begins(self) -> Fraction:
@@ -300,7 +298,7 @@ class Sums(NamedTuple):
 
 
 def _reached(
-    models: PairModels, domain: Domain, part: Part, statement: Statement
+    models: PairModels, domain: Domain, part: Part, statement: Statement, data: bytes
 ) -> tuple[Fraction, Fraction]:
     """Follow the proof of a part; returns what no deployed value exceeds, and its room.
 
@@ -316,9 +314,10 @@ def _reached(
     trees = PairTrees(cells, part.changed, part.relation, is_difference=is_difference)
     weights, rate = _weights(models, part, is_difference=is_difference)
     require(abs(statement.exponent) < LARGEST_EXPONENT, "proof: the unit is out of range")
-    unit = Fraction(2) ** statement.exponent
-    bounder = Bounder(trees, models.joint, weights, unit, has_all_trees=statement.whole)
-    proof = Proof(bounder, base64.b64decode(statement.proof, validate=True), statement.exponent)
+    space = PairSpace(
+        trees, models.joint, weights, statement.exponent,
+        has_two_needs=part.ways is not None, has_all_trees=statement.whole,
+    )  # fmt: skip
     sums = []
     for side, model in enumerate((models.first, models.second)):
         fixed = {models.switch: (side, side)} if models.partners else {}
@@ -327,24 +326,25 @@ def _reached(
         check_overflow(forest, "proof", errors, peaks)
         sums.append(Sums(model, forest, own, errors, peaks))
     if part.ways is not None:
-        _follow_needs(models, trees, sums, part.ways, proof)
+        _follow_needs(models, space, sums, part.ways, data)
         return Fraction(0), Fraction(0)
     bound = Fraction(float.fromhex(statement.bound))
     constant, finishing = _finishing(sums, part, rate) if is_difference else (Fraction(0),) * 2
     begin = sums[0].begins + sums[1].begins + constant
-    proof.follow((math.floor((bound - begin) / bounder.unit), 0))
+    prover = PairProver(space, data, [math.floor((bound - begin) / space.unit)])
+    prover.follow()
     error = sums[0].error + sums[1].error
     is_plain = all(own.model.aggregation.finish == "none" for own in sums)
     if error == 0 and (is_plain or not models.partners):
         # Sound: sums that are not rounded are multiples of their model's grid, and so is what they
         # begin with, unless it comes from finishing the one and the other in two ways.
-        step = min(own.forest.unit * own.forest.grid for own in sums)
+        step = min(own.forest.step for own in sums)
         bound = (math.ceil(bound / step) - 1) * step
     reached = (bound + error) * rate + finishing
     magnitude = sum((own.magnitude for own in sums), start=Fraction(0))
     finished = sum((own.finished for own in sums), start=Fraction(0))
     room = 4 * error * rate + 4 * finishing + finished + CLOSE * magnitude * rate
-    if not proof.n_worthless:
+    if not prover.n_worthless:
         return reached, room
     # Sound: adding, rounding and finishing are monotone, so that where no tree adds more to the one
     # sum than to the other, no score is above the other one.
@@ -354,10 +354,10 @@ def _reached(
 
 
 def _follow_needs(
-    models: PairModels, trees: PairTrees, sums: list[Sums], ways: tuple[Way, Way], proof: Proof
+    models: PairModels, space: PairSpace, sums: list[Sums], ways: tuple[Way, Way], data: bytes
 ) -> None:
     """Follow a proof that no pair happens in two ways at once."""
-    unit = proof.bounder.unit
+    unit = space.unit
     floors = [
         need_of(own.forest, way, own.errors, own.peaks, unit) - math.ceil(own.begins / unit)
         for own, way in zip(sums, ways, strict=True)
@@ -365,14 +365,14 @@ def _follow_needs(
     winning = [_winning(own.forest, way) for own, way in zip(sums, ways, strict=True)]
 
     def check_point(low: NDArray[np.int64], high: NDArray[np.int64]) -> None:
-        totals = models.sums(trees.only_pair(low, high)[:, : models.first.n_features])
+        totals = models.sums(space.trees.only_pair(low, high)[:, : models.first.n_features])
         is_met = all(
             happens(own.forest, way, total[0].tolist())
             for own, way, total in zip(sums, winning, totals, strict=True)
         )
         require(not is_met, "proof: the only pair of leaves of a box meets both needs")
 
-    proof.follow((floors[0], floors[1]), check_point)
+    PairProver(space, data, floors, check_point).follow()
 
 
 def _weights(models: PairModels, part: Part, *, is_difference: bool) -> tuple[Weights, Fraction]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.checker.claims import Claim, require
-from treeproof.checker.forest import Forest, compare_ratio, per_feature
+from treeproof.checker.forest import Forest, compare_ratio
 from treeproof.model.ensemble import FloatArray
 
 Ratio = tuple[int, int]
@@ -57,7 +57,7 @@ class Moves:
         rows = np.array([claim.row for claim in claims])
         self.row, self.feature = at = np.nonzero(~same_numbers(rows, points))
         low, high, down, up = (
-            per_feature([getattr(claim, name) for claim in claims], points.shape[1])[at]
+            np.array([getattr(claim, name) for claim in claims])[at]
             for name in ("low", "high", "down", "up")
         )
         x, w = rows[at], points[at]
@@ -148,8 +148,7 @@ class Moves:
     def check_in_box(self, row: int, claim: Claim) -> None:
         """Reject a witness that is not in a box; each value may be the first float beyond."""
         _refuse(self.stays, row, "must not move")
-        point, n = self.points[row], self.points.shape[1]
-        low, high = per_feature([claim.low, claim.high], n)
+        point, low, high = self.points[row], np.array(claim.low), np.array(claim.high)
         outside = ~np.isnan(claim.row) & ~self.forest.fixed & ~((low <= point) & (point <= high))
         real = np.dtype(self.forest.ensemble.input_precision).type
         for feature in np.flatnonzero(outside).tolist():

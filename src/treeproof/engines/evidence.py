@@ -6,7 +6,6 @@ in docs/reference/evidence.md, and read by `treeproof.checker`, which shares no 
 """
 
 import base64
-import json
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from treeproof.checker import RunChecker
 from treeproof.engines.base import Budget
 from treeproof.engines.batches import batch_of, forest_of, single_constraints
-from treeproof.engines.priced_evidence import Division, claim_text, record_part, within
+from treeproof.engines.priced_evidence import Division, record_part, within
 from treeproof.kernels.core.emulation import Conjunction
 from treeproof.kernels.core.plain import turns
 from treeproof.kernels.core.status import (
@@ -34,7 +33,8 @@ from treeproof.kernels.exact.proof import RecordLimits, record_batch
 from treeproof.kernels.exact.row import Alternatives
 from treeproof.model import evaluate
 from treeproof.model.ensemble import ZERO_IS_MISSING, Ensemble, FloatArray
-from treeproof.model.sums import grid_exponent
+from treeproof.model.rows import row_hash
+from treeproof.model.sums import proof_exponent
 from treeproof.prediction import accumulators, in_slices, thread_count
 from treeproof.query.constraints import LABEL_CHANGES, LABEL_IS_TARGET
 from treeproof.query.goals import ScoreChange
@@ -45,14 +45,10 @@ from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import row_records
 from treeproof.results.verdict import UnknownReason, Verdict
 
-PREFIX, SECOND_PREFIX, PRICED_PREFIX, RULED_PREFIX = "E1:", "E2:", "E3:", "E4:"
-"""Versions of the format, without and with cliques and weights, with prices, and with rules; a row
-without evidence says why after `NO_EVIDENCE`."""
+PREFIX = "E1:"
+"""The version of the format; a row without evidence says why after `NO_EVIDENCE`."""
 
 NO_EVIDENCE = "none: "
-EXTRA_BITS = 40
-"""Multipliers may be finer than the model's own numbers by so many bits."""
-
 NODES, CLIQUE_NODES = 1 << 12, 1 << 18
 """Nodes after which another kind of proof is tried; those of cliques are smaller."""
 
@@ -105,9 +101,9 @@ def record_evidence(
         recorder.run(record_by_cliques, CLIQUE_NODES)
         recorder.run(record_batch)
     outcomes.statistics["evidence_seconds"] = recorder.seconds
-    prefixes = np.where(recorder.by_cliques | is_target, SECOND_PREFIX, PREFIX)
-    write = _claim_writer(query, claimed, radius)
-    _write_evidence(outcomes, claimed, recorder.status, recorder.records, write, prefixes)
+    is_box, atoms = not query.reach.is_ball, [""] * len(query)
+    write = _claim_writer(query, claimed, radius, is_box=is_box, atoms=atoms)
+    _write_evidence(outcomes, claimed, recorder.status, recorder.records, write)
 
 
 def _record_costs(
@@ -145,18 +141,8 @@ def _record_costs(
             seconds[row] = columns[1].sum()
             records[row] = division.written(found)
     outcomes.statistics["evidence_seconds"] = seconds
-    head = json.dumps(
-        {"model": query.ensemble.fingerprint, "semantics": _semantics(query.ensemble)},
-        separators=(",", ":"),
-    )[:-1]
-    properties, kinds = _properties(query), _kinds(is_box=pricing.is_box)
-
-    def write(row: int) -> bytes:
-        kind, end = kinds[int(claimed[row])], float(radius[row])
-        return claim_text(f"{head},{properties[row]}", query.rows[row], kind, end, atoms[row])
-
-    prefixes = np.full(n_rows, PRICED_PREFIX if divisions is None else RULED_PREFIX)
-    _write_evidence(outcomes, claimed, status, records, write, prefixes)
+    write = _claim_writer(query, claimed, radius, is_box=pricing.is_box, atoms=atoms)
+    _write_evidence(outcomes, claimed, status, records, write)
 
 
 def _recorded(
@@ -178,7 +164,7 @@ def _record_limits(query: Query, budget: Budget) -> RecordLimits:
         time_s=float(budget.time_limit_s),
         nodes=int(budget.node_limit),
         memory_bytes=float(budget.memory_limit_mb) * 2.0**20,
-        least_exponent=grid_exponent(query.ensemble) - EXTRA_BITS,
+        least_exponent=proof_exponent(query.ensemble),
     )
 
 
@@ -199,7 +185,6 @@ class _Recorder:
         self._limits = _record_limits(query, budget)
         n_rows = len(query)
         self.status, self.seconds = np.zeros(n_rows, dtype=np.int64), np.zeros(n_rows)
-        self.by_cliques = np.zeros(n_rows, dtype=bool)
         self.records: list[bytes] = [b""] * n_rows
 
     def run(self, kernel: Any, most_nodes: int = 2**62) -> None:
@@ -224,7 +209,6 @@ class _Recorder:
                 begin = end
 
         in_slices(range(0, len(skip), _CHUNK), thread_count(self._n_jobs), record)
-        self.by_cliques[self._is_open] = kernel is record_by_cliques
         self._is_open &= self.status != PROVED
 
 
@@ -246,7 +230,6 @@ def _write_evidence(
     status: NDArray[np.int64],
     records: list[bytes],
     write: Callable[[int], bytes],
-    prefixes: NDArray[np.str_],
 ) -> None:
     """Fill ``outcomes.evidence`` with what was recorded of each row, behind its claim."""
     outcomes.evidence = np.full(len(claimed), None, dtype=object)
@@ -255,8 +238,7 @@ def _write_evidence(
         if status[row] != PROVED:
             outcomes.evidence[row] = NO_EVIDENCE + _REASONS[int(status[row])]
         else:
-            packed = base64.b64encode(_packed(write(row), records[row])).decode()
-            outcomes.evidence[row] = prefixes[row] + packed
+            outcomes.evidence[row] = packed(write(row), records[row])
 
 
 def _kinds(*, is_box: bool) -> dict[int, str]:
@@ -265,16 +247,16 @@ def _kinds(*, is_box: bool) -> dict[int, str]:
     return {CLAIM_NOTHING: "none", CLAIM_OPEN: "open", CLAIM_CLOSED: closed}
 
 
-def _packed(claim: bytes, proof: bytes) -> bytes:
-    """Claim and proof as a zlib stream, in which no few bytes stand for very many."""
+def packed(claim: bytes, proof: bytes) -> str:
+    """The text of evidence: a zlib stream in which no few bytes stand for very many."""
     payload = struct.pack("<I", len(claim)) + claim + proof
-    packed = zlib.compress(payload, 6)
-    if len(payload) > TIGHTEST * len(packed):
+    found = zlib.compress(payload, 6)
+    if len(payload) > TIGHTEST * len(found):
         # Every byte then takes at least one bit, so that the checker's limits are kept: a split
         # and two closed halves are 3 nodes in no less than 11 bytes.
         packer = zlib.compressobj(6, strategy=zlib.Z_HUFFMAN_ONLY)
-        packed = packer.compress(payload) + packer.flush()
-    return packed
+        found = packer.compress(payload) + packer.flush()
+    return PREFIX + base64.b64encode(found).decode()
 
 
 def claimed_sets(
@@ -355,54 +337,35 @@ def _alternatives(query: Query) -> Alternatives:
     )
 
 
-def _semantics(ensemble: Ensemble) -> str:
-    """The numeric semantics of a model in one line; the checker writes the same line itself."""
-    aggregation, decision = ensemble.aggregation, ensemble.decision
-    return (
-        f"{ensemble.input_precision} rows; {aggregation.precision} sums, {aggregation.finish};"
-        f" {decision.kind}, {decision.link}, cut {float(decision.cut).hex()}, ties to the first"
-    )
-
-
 def _claim_writer(
-    query: Query, claimed: NDArray[np.int64], radius: FloatArray
+    query: Query, claimed: NDArray[np.int64], radius: FloatArray, *, is_box: bool, atoms: list[str]
 ) -> Callable[[int], bytes]:
-    """Return a function that writes the claim of a row as JSON."""
-    ensemble, reach = query.ensemble, query.reach
-    common = {
-        "model": ensemble.fingerprint,
-        "semantics": _semantics(ensemble),
-        "down": _numbers(reach.down),
-        "up": _numbers(reach.up),
-    }
-    head = json.dumps(common, separators=(",", ":"))[:-1]
-    sides = [_side_writer(side) for side in (reach.low, reach.high)]
-    properties, kinds = _properties(query), _kinds(is_box=not reach.is_ball)
+    """Return a function that writes the claim of a row as JSON.
+
+    atoms  of rows with costs, what their proofs look at; empty where these tell themselves
+    """
+    properties, kinds, reach = _properties(query), _kinds(is_box=is_box), query.reach
+    is_shared = all(
+        side.strides[0] == 0 or (side == side[0]).all() for side in (reach.low, reach.high)
+    )
+    named: list[str] = []
+
+    def moves(row: int) -> str:
+        if not named or not is_shared:
+            named[:] = [row_hash(reach.down, reach.up, reach.low[row], reach.high[row])]
+        return named[0]
 
     def write(row: int) -> bytes:
-        values = base64.b64encode(query.rows[row].tobytes()).decode()
         kind, end = kinds[int(claimed[row])], float(radius[row])
-        text = (
-            f'{head},"low":{sides[0](row)},"high":{sides[1](row)},"set":"{kind}",'
-            f'"radius":"{end.hex()}",{properties[row]},"row":"{values}"}}'
-        )
-        return text.encode()
+        more = f',"kept":{atoms[row]}' if atoms[row] else ""
+        if query.pricing is None:
+            more = f',"moves":"{moves(row)}"'
+        return (
+            f'{{"model":"{query.ensemble.fingerprint}","row":"{row_hash(query.rows[row])}",'
+            f'"set":"{kind}","radius":"{end.hex()}",{properties[row]}{more}}}'
+        ).encode()
 
     return write
-
-
-def _numbers(values: FloatArray) -> Any:
-    """Exact numbers as text; one for all where they agree."""
-    texts = [float(value).hex() for value in np.unique(values)]
-    return texts[0] if len(texts) == 1 else [float(value).hex() for value in values]
-
-
-def _side_writer(side: FloatArray) -> Any:
-    """Write one row of a bound as JSON; a bound that all rows share is written once."""
-    if side.strides[0] == 0 or np.all(side == side[0]):
-        shared = json.dumps(_numbers(side[0]), separators=(",", ":"))
-        return lambda row: shared
-    return lambda row: json.dumps(_numbers(side[row]), separators=(",", ":"))
 
 
 def _properties(query: Query) -> list[str]:

@@ -1,16 +1,15 @@
 """Evidence about properties: proofs over difference trees, written down for the checker."""
 
-import base64
 import json
 import math
-import zlib
 from typing import Any
 
 import numpy as np
 
 from treeproof.checker.domains import Asked
-from treeproof.checker.properties import PREFIX, check_property
+from treeproof.checker.properties import check_property
 from treeproof.engines.base import Budget
+from treeproof.engines.evidence import packed
 from treeproof.engines.pair_cells import PairCells
 from treeproof.engines.properties import aim_of, boxes_of, forest_of, is_idle, limits_of, magnitude
 from treeproof.errors import CertificateRejected
@@ -33,7 +32,7 @@ def record(
 ) -> dict[str, Any] | None:
     """A statement about one box: no value from `bound` on, or no pair at all; None at a limit."""
     if is_idle(models, question):
-        return {"exponent": 0, "bound": float(bound).hex(), "proof": ""}
+        return {"exponent": 0, "bound": float(bound).hex(), "proof": b""}
     cells = PairCells(models.joint, ranges.only(box), question.changed)
     forest = forest_of(models, cells, question)
     low, high, _ = boxes_of(cells, question)
@@ -44,7 +43,7 @@ def record(
     )
     if status != PROVED:
         return None
-    proof = base64.b64encode(np.asarray(data).tobytes()).decode()
+    proof = np.asarray(data).tobytes()
     found = {"exponent": exponent, "bound": float(bound).hex(), "proof": proof}
     return found | ({"whole": True} if has_all_trees else {})
 
@@ -68,10 +67,14 @@ def write(
         "lower": float(answer["lower"]).hex(),
         "upper": float(answer["upper"]).hex(),
         "witness": None if witness is None else [_hexadecimal(row) for row in witness],
-        "statements": statements,
+        "statements": [
+            {name: told for name, told in own.items() if name != "proof"}
+            | {"size": len(own["proof"])}
+            for own in statements
+        ],
     }
-    packed = zlib.compress(json.dumps(document).encode(), 6)
-    text = PREFIX + base64.b64encode(packed).decode()
+    claim = json.dumps(document, separators=(",", ":")).encode()
+    text = packed(claim, b"".join(own["proof"] for own in statements))
     try:
         check_property(models.first, text, asked, models.second if models.partners else None)
     except CertificateRejected:

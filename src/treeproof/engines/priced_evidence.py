@@ -1,6 +1,5 @@
 """Evidence about costs: what rows claim, with the atoms that their proofs look at."""
 
-import base64
 import json
 import math
 import struct
@@ -139,13 +138,3 @@ def _choice(values: NDArray[np.float64], *, is_group: bool) -> Any:
     if is_group and len(ones) <= 1 and np.count_nonzero(values) == len(ones):
         return int(ones[0]) if len(ones) else -1
     return [float(value).hex() for value in values]
-
-
-def claim_text(head: str, row: NDArray[np.float64], kind: str, radius: float, kept: str) -> bytes:
-    """A claim about costs; its head holds what all rows share, and the property.
-
-    Without kept atoms these are part of the proof.
-    """
-    values = base64.b64encode(row.tobytes()).decode()
-    atoms = f'"kept":{kept},' if kept else ""
-    return (f'{head},"set":"{kind}","radius":"{radius.hex()}",{atoms}"row":"{values}"}}').encode()

@@ -4,6 +4,7 @@ Accepted are NumPy arrays, lists, data frames of pandas, polars and pyarrow, and
 as they stand in a text file).
 """
 
+import hashlib
 import itertools
 import math
 import re
@@ -85,6 +86,13 @@ def numeric_rows(ensemble: Ensemble, X: Any, *, allow_empty: bool = True) -> Flo
         raise InvalidInput("There must be at least one row. Got none.")
     _check_special_values(ensemble, matrix)
     return matrix
+
+
+def row_hash(*numbers: Any) -> str:
+    """What evidence names a row, or how it may move, by: its doubles, all missing values alike."""
+    told = np.concatenate(numbers, dtype="<f8") + 0.0
+    told[np.isnan(told)] = np.nan
+    return hashlib.sha256(told.tobytes()).hexdigest()[:32]
 
 
 def label_numbers(ensemble: Ensemble, y: Any, *, n_rows: int) -> NDArray[np.int64]:

@@ -65,3 +65,31 @@ def grid_exponent(ensemble: Ensemble) -> int:
     digits = (mantissa * 2.0**53).astype(np.int64)
     lowest = np.frexp((digits & -digits).astype(np.float64))[1] - 1
     return int(np.min(exponent - 53 + lowest))
+
+
+PROOF_BITS = 60
+"""Bits of the largest sum of a proof."""
+MOST_WEIGHT = 15
+"""Largest weight of a class that a target must beat, in proofs."""
+
+
+@cached_per_ensemble
+def proof_exponent(ensemble: Ensemble) -> int:
+    """Proofs count sums in multiples of 2 to this.
+
+    Sound: no sum of leaf values, with whatever weights of outputs, then has more than PROOF_BITS
+    bits: two outputs have the weights 1 and -1, and a target as much as all the others that it must
+    beat together.
+    """
+    largest, n = largest_leaves(ensemble), ensemble.n_outputs
+    totals = np.abs(np.broadcast_to(ensemble.aggregation.start, n)).astype(np.float64)
+    most = max(float(largest.max(initial=0.0)), float(totals.max()))
+    if not most > 0.0:
+        return 0
+    totals /= most
+    for output in range(n):
+        own = np.isin(ensemble.trees.tree_output, (-1, output))
+        column = output if largest.shape[1] > 1 else 0
+        totals[output] += (largest[own, column] / most).sum()
+    weights = 2.0 * MOST_WEIGHT * n if n > 2 else 2.0
+    return int(np.frexp(most)[1] + np.frexp(2.0 * totals.max() * weights)[1]) - PROOF_BITS

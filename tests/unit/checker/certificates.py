@@ -13,9 +13,11 @@ import numpy as np
 
 from tests.strategies import Case, Sizes, random_case
 from treeproof.checker import RunChecker
+from treeproof.checker.claims import Claim, read_claim
 from treeproof.engines.base import Budget
 from treeproof.engines.exact import ExactEngine
 from treeproof.model import evaluate
+from treeproof.model.rows import row_hash
 from treeproof.query.description import describe
 from treeproof.query.perturbations import Box
 from treeproof.query.query import Query, resolve_query
@@ -94,11 +96,24 @@ def packed(claim: Record, proof: bytes, version: str = "E1:") -> str:
     return version + base64.b64encode(zlib.compress(payload)).decode()
 
 
-def with_row(claim: Record, change: Callable[[np.ndarray], None]) -> Record:
-    """The claim about a changed row."""
-    values = np.frombuffer(base64.b64decode(claim["row"]), dtype=np.float64).copy()
+def with_row(record: Record, change: Callable[[np.ndarray], None]) -> Record:
+    """The record of a changed row, with a claim that fits it."""
+    claim, proof = unpacked(record["evidence"])
+    values = np.array(record["values"], dtype=np.float64)
     change(values)
-    return claim | {"row": base64.b64encode(values.tobytes()).decode()}
+    stated = [None if np.isnan(v) else v for v in values.tolist()]
+    return record | {
+        "values": stated, "evidence": packed(claim | {"row": row_hash(values)}, proof)
+    }  # fmt: skip
+
+
+def claim_of(checker: RunChecker, record: Record) -> Claim:
+    """The claim of a record's evidence, with how the row may move by the question."""
+    values = np.array(record["values"], dtype=np.float64)
+    claim = read_claim(record["evidence"], checker.forest, values)
+    label = checker.question.class_number(record["label"])
+    sides = checker.question.reach(record["row"], values.tolist(), label)
+    return dataclasses.replace(claim, **dict(sides))
 
 
 def damaged(rng: np.random.Generator, records: list[Record], number: int) -> tuple[str, Record]:
@@ -113,12 +128,12 @@ def damaged(rng: np.random.Generator, records: list[Record], number: int) -> tup
 
 
 def _claim_field(rng: np.random.Generator, record: Record, claim: Record, *_: Any) -> Record:
-    name = str(rng.choice(["down", "up", "low", "high", "radius"]))
+    if rng.random() < 0.5:
+        other = np.array(record["values"], dtype=np.float64) + 1.0
+        return claim | {str(rng.choice(["row", "moves"])): row_hash(other)}
     factor = float(rng.choice([0.0, 0.5, 0.99, 1.01, 2.0]))
-    texts = claim[name]
-    new = [(float.fromhex(t) * factor if factor else 0.0) for t in np.atleast_1d(texts)]
-    hexes = [(0.0).hex() if np.isnan(x) else x.hex() for x in new]
-    return claim | {name: hexes if isinstance(texts, list) else hexes[0]}
+    new = float.fromhex(claim["radius"]) * factor if factor else 0.0
+    return claim | {"radius": (0.0).hex() if np.isnan(new) else new.hex()}
 
 
 def _both_radii(rng: np.random.Generator, record: Record, claim: Record, *_: Any) -> Record:
@@ -149,11 +164,10 @@ def _row(rng: np.random.Generator, record: Record, claim: Record, *_: Any) -> Re
     def change(values: np.ndarray) -> None:
         values[int(rng.integers(len(values)))] += float(rng.choice([-0.2, 1e-9, 0.3]))
 
-    moved = with_row(claim, change)
+    moved = with_row(record, change)
     if rng.random() < 0.7:
-        values = np.frombuffer(base64.b64decode(moved["row"]), dtype=np.float64)
-        record["values"] = [None if np.isnan(v) else v for v in values.tolist()]
-    return moved
+        record["values"] = moved["values"]
+    return unpacked(moved["evidence"])[0]
 
 
 def _bytes(rng: np.random.Generator, proof: bytes) -> bytes:
@@ -209,7 +223,7 @@ def _answer(rng: np.random.Generator, record: Record, *_: Any) -> None:
 DAMAGES: dict[str, Callable[..., Any]] = {
     "claim": lambda *a: (_claim_field(*a), a[3]),
     "model": lambda rng, r, c, p, s: (c | {"model": c["model"][::-1]}, p),
-    "semantics": lambda rng, r, c, p, s: (c | {"semantics": c["semantics"] + " "}, p),
+    "domain": lambda rng, r, c, p, s: (c | {"down": (0.0).hex()}, p),
     "radius": lambda *a: (_both_radii(*a), a[3]),
     "set": lambda *a: (_kind(*a), a[3]),
     "goal": lambda *a: (_goal(*a), a[3]),

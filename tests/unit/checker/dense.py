@@ -1,10 +1,13 @@
 """A second checker of proofs: tables over all cells of a box instead of leaves, in fractions.
 
 Boxes come from the enumeration oracle, trees are tabled by the plain model, and a bound is the
-largest entry of every table. For models without zero bands, whose pieces are told by leaves alone.
+largest entry of every table. Values are rounded up to the unit of proofs where they are added, and
+down where they are taken off. For models without zero bands, whose pieces are told by leaves alone.
 """
 
+import dataclasses
 import itertools
+import math
 import struct
 from fractions import Fraction
 from typing import Any
@@ -16,6 +19,7 @@ from tests.unit.checker.provers import floor_in_box
 from treeproof.checker.claims import Claim, Way, ways_of
 from treeproof.checker.forest import Forest
 from treeproof.model import evaluate
+from treeproof.model.sums import MOST_WEIGHT
 from treeproof.query.query import Query
 
 Cells = dict[int, list[int]]
@@ -77,7 +81,7 @@ class DenseSums:
         values = trees.leaf_value.astype(precision).astype(np.float64)
         start = np.array(query.ensemble.aggregation.start, dtype=precision).astype(np.float64)
         self.cells = cells
-        self.constant = sum(w * _units(start[o], unit) for o, w in way.weights.items())
+        self.constant = sum(_units(start[o], w, unit) for o, w in way.weights.items())
         self.factors: list[tuple[list[int], Any, list[list[int]]]] = []
         self.single: list[tuple[int, Any]] = []
         for tree, own in enumerate(trees.tree_output.tolist()):
@@ -88,7 +92,7 @@ class DenseSums:
             )
             leaves = leaf_table(query, tree, tested, cells)
             gains = np.array([
-                sum(w * _units(v[o if own < 0 else 0], unit) for o, w in way.weights.items()
+                sum(_units(v[o if own < 0 else 0], w, unit) for o, w in way.weights.items()
                     if own < 0 or o == own)
                 for v in values
             ], dtype=object)  # fmt: skip
@@ -109,11 +113,22 @@ class DenseSums:
             else:
                 self.factors.append((features, table, [changes[axis] for axis in kept]))
 
-    def n_multipliers(self) -> int:
-        return sum(len(at) for _, _, changes in self.factors for at in changes)
+    def n_multipliers(self, node: Cells) -> int:
+        """Of the steps of a tree along a feature those inside of the box of a node."""
+        return sum(
+            self._is_inside(node, feature, step)
+            for features, _, changes in self.factors
+            for feature, at in zip(features, changes, strict=True)
+            for step in at
+        )
 
-    def bound(self, box: Cells, multipliers: list[int]) -> int:
-        """The bound of a box; multipliers in the order of the format."""
+    def _is_inside(self, node: Cells, feature: int, step: int) -> bool:
+        places = self._places(feature, node)
+        return places[0] < step <= places[-1]
+
+    def bound(self, box: Cells, multipliers: list[int], node: Cells | None = None) -> int:
+        """The bound of a box, within that of a node; multipliers in the order of the format."""
+        node = box if node is None else node
         values = iter(multipliers)
         rest = {f: np.zeros(len(c), dtype=object) for f, c in self.cells.items()}
         for feature, table in self.single:
@@ -122,7 +137,8 @@ class DenseSums:
         for features, table, changes in self.factors:
             scored = table
             for axis, (feature, at) in enumerate(zip(features, changes, strict=True)):
-                steps = [0, *(next(values) for _ in at)]
+                told = [self._is_inside(node, feature, step) for step in at]
+                steps = [0, *(next(values) if is_told else 0 for is_told in told)]
                 places = np.searchsorted(at, np.arange(len(self.cells[feature])), side="right")
                 row = np.array(steps, dtype=object)[places]
                 rest[feature] = rest[feature] - row
@@ -135,10 +151,10 @@ class DenseSums:
         return [self.cells[feature].index(cell) for cell in box[feature]]
 
 
-def _units(number: float, unit: Fraction) -> int:
+def _units(number: float, weight: int, unit: Fraction) -> int:
+    """A number times its weight, in units, not less than it is."""
     units = Fraction(float(number)) / unit
-    assert units.denominator == 1
-    return units.numerator
+    return weight * (math.ceil(units) if weight > 0 else math.floor(units))
 
 
 def proves(query: Query, forest: Forest, claim: Claim, box: dict[int, tuple[int, int]]) -> bool:
@@ -155,28 +171,36 @@ def proves(query: Query, forest: Forest, claim: Claim, box: dict[int, tuple[int,
 
 def _walk(query: Query, forest: Forest, claim: Claim, way: Way, cells: Cells,
           box: dict[int, tuple[int, int]], data: list[Any]) -> None:  # fmt: skip
-    sums = DenseSums(query, way, cells, forest.unit)
-    floor = floor_in_box(forest, claim.row, way, box)  # tested by itself against all points
-    pending = [cells]
+    pending = [(cells, way)]
     while pending:
-        here = pending.pop()
+        here, own = pending.pop()
+        sums = DenseSums(query, own, cells, forest.unit)
+        floor = floor_in_box(forest, claim.row, own, box)  # tested by itself against all points
         (letter,) = _take(data, "c")
+        if letter == b"W":
+            weights = _take(data, f"{len(way.losers)}B")
+            _hold(len(weights) > 1 and 0 < max(weights) <= MOST_WEIGHT)
+            losing = {j: -w for j, w in zip(way.losers, weights, strict=True) if w}
+            own = dataclasses.replace(way, weights=losing | {way.winner: sum(weights)})
+            pending.append((here, own))
+            continue
         if letter == b"P":
-            _hold(sums.bound(here, [0] * sums.n_multipliers()) < floor)
+            _hold(sums.bound(here, [0] * sums.n_multipliers(here)) < floor)
         elif letter == b"L":
-            _hold(sums.bound(here, _multipliers(sums, forest, data)) < floor)
+            _hold(sums.bound(here, _multipliers(sums, here, forest, data)) < floor)
         elif letter == b"S":
             feature, cut = _take(data, "ii")
             _hold(feature in here and here[feature][0] <= cut < here[feature][-1])
-            pending.append(here | {feature: [c for c in here[feature] if c > cut]})
-            pending.append(here | {feature: [c for c in here[feature] if c <= cut]})
+            pending.append((here | {feature: [c for c in here[feature] if c > cut]}, own))
+            pending.append((here | {feature: [c for c in here[feature] if c <= cut]}, own))
         elif letter == b"T":
-            left = _trimmed(sums, here, floor, _multipliers(sums, forest, data), data)
+            left = _trimmed(sums, here, floor, _multipliers(sums, here, forest, data), data)
             if all(left.values()):
-                pending.append(left)
+                pending.append((left, own))
         else:
             _hold(letter == b"E")
-            _hold(not _breaks(query, way, here))
+            _hold(all(loser in own.weights for loser in own.losers))
+            _hold(not _breaks(query, own, here))
 
 
 def _trimmed(sums: DenseSums, box: Cells, floor: int, multipliers: list[int],
@@ -188,7 +212,7 @@ def _trimmed(sums: DenseSums, box: Cells, floor: int, multipliers: list[int],
         _hold(box[feature][0] <= low <= high + 1 <= box[feature][-1] + 1)
         for cell in box[feature]:
             if not low <= cell <= high:
-                _hold(sums.bound(box | {feature: [cell]}, multipliers) < floor)
+                _hold(sums.bound(box | {feature: [cell]}, multipliers, box) < floor)
         left[feature] = [cell for cell in box[feature] if low <= cell <= high]
         _hold(len(left[feature]) < len(box[feature]))
     _hold(bool(left))
@@ -214,10 +238,10 @@ def _breaks(query: Query, way: Way, box: Cells) -> bool:
     return bool(way.weights[0] * float(sums[0, 0]) >= way.weights[0] * way.cut)
 
 
-def _multipliers(sums: DenseSums, forest: Forest, data: list[Any]) -> list[int]:
+def _multipliers(sums: DenseSums, node: Cells, forest: Forest, data: list[Any]) -> list[int]:
     exponent, size = _take(data, "hB")
     _hold(forest.exponent <= exponent < 2048 and size in (1, 2, 4))
-    numbers = _take(data, f"{sums.n_multipliers()}{' bh i'[size]}")
+    numbers = _take(data, f"{sums.n_multipliers(node)}{' bh i'[size]}")
     return [number << (exponent - forest.exponent) for number in numbers]
 
 

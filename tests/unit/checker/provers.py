@@ -1,14 +1,13 @@
 """The checker's parts for one row, with boxes as dictionaries and multipliers as lists."""
 
 import dataclasses
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from treeproof.checker.claims import Claim, Way
 from treeproof.checker.forest import Boxes, Forest
-from treeproof.checker.proofs import Bounds, Node, Prover
+from treeproof.checker.proofs import Bounds, Node, Prover, Record
 from treeproof.checker.regions import Regions
 
 Box = dict[int, tuple[int, int]]
@@ -41,31 +40,40 @@ def cell_box(forest: Forest, claim: Claim, kind: str, radius: float) -> Box:
 
 def pieces_of(forest: Forest, row: Any, box: Box) -> list[list[tuple[int, Box]]]:
     """Of each tree the leaves that a box meets, with the ranges that they narrow."""
-    regions = Regions(forest, np.array([row], dtype=float), boxes_of(forest, box))
+    boxes = boxes_of(forest, box)
+    regions = regions_of(forest, row, box)
+    pieces = forest.pieces(np.array([row], dtype=float), boxes)
     found = []
     for first, last in zip(regions.tree_pieces[:-1], regions.tree_pieces[1:], strict=True):
         found.append([])
         for piece in range(first, last):
-            ranges = {}
+            own = np.flatnonzero(pieces.entry_piece == piece)
+            columns = (pieces.entry_axis, pieces.entry_low, pieces.entry_high)
+            ranges = {
+                int(axis): (int(low), int(high))
+                for axis, low, high in zip(*(column[own] for column in columns), strict=True)
+            }
             for entry in range(*regions.piece_entries[piece : piece + 2]):
                 pair = regions.entry_pair[entry]
-                feature = int(regions.pair_feature[pair])
+                feature = int(regions.pair_axis[pair])
                 start = regions.pair_segments[pair]
-                low = regions.segment_cell[start + regions.entry_first[entry]]
+                low = regions.segment_start[start + regions.entry_first[entry]]
                 after = start + regions.entry_last[entry] + 1
                 is_last = after == regions.pair_segments[pair + 1]
-                high = box[feature][1] if is_last else regions.segment_cell[after] - 1
-                ranges[feature] = (int(low), int(high))
+                high = box[feature][1] if is_last else regions.segment_start[after] - 1
+                assert ranges[feature] == (int(low), int(high))
             found[-1].append((int(regions.leaf[piece]), ranges))
     return found
 
 
-def prover_of(
-    forest: Forest, row: Any, way: Way, box: Box, *, exact: bool = True, proof: bytes = b""
-) -> Any:
+def regions_of(forest: Forest, row: Any, box: Box) -> Regions:
+    boxes = boxes_of(forest, box)
+    return Regions(boxes, forest.pieces(np.array([row], dtype=float), boxes), forest.output)
+
+
+def prover_of(forest: Forest, row: Any, way: Way, box: Box) -> Any:
     """What follows proofs that a way does not happen in a box."""
-    claim: Any = SimpleNamespace(row=np.array(row, dtype=float), proof=proof, n_packed=len(proof))
-    return Prover(forest, [claim], [[way]], boxes_of(forest, box), exact=exact)
+    return Prover(forest, regions_of(forest, row, box), [Record(b"", 0)], [[way]])
 
 
 def floor_in_box(forest: Forest, row: Any, way: Way, box: Box) -> int:
@@ -73,11 +81,21 @@ def floor_in_box(forest: Forest, row: Any, way: Way, box: Box) -> int:
     return int(prover_of(forest, row, way, box).problem(0, 0).floor)
 
 
+def n_multipliers(prover: Any, part: Box) -> int:
+    """How many multipliers a node has: those of segments that meet its box, but the first ones."""
+    boxes = prover.regions.boxes
+    low, high = boxes.low[0].copy(), boxes.high[0].copy()
+    for feature, cells in part.items():
+        low[feature], high[feature] = cells
+    return int(prover.n_multipliers(0, prover.ways[0][0], low, high))
+
+
 def bounds_of(prover: Any, part: Box, multipliers: list[int], exponent: int, **trims: Any) -> Any:
     """Bounds of a part of the box, with multipliers of one byte each."""
-    prover.claims[0].proof = np.array(multipliers, dtype=np.int8).tobytes()
+    prover.records[0] = Record(np.array(multipliers, dtype=np.int8).tobytes(), 0)
     changes: Any = ()
     for feature, cells in part.items():
         changes = (feature, cells, changes)
-    node = Node(0, 0, "T", "", changes, (exponent, 1, 0), tuple(trims.get("trims", {}).items()))
-    return Bounds(prover, [node])
+    told = (exponent, 1, len(multipliers), 0)
+    trimmed = tuple(trims.get("trims", {}).items())
+    return Bounds(prover, [Node(0, 0, "T", "", changes, multipliers=told, trims=trimmed)])

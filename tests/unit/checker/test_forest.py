@@ -1,3 +1,4 @@
+import math
 from bisect import bisect_right
 from fractions import Fraction
 
@@ -6,7 +7,7 @@ import pytest
 
 from tests.random_ensembles import random_ensemble, random_rows
 from tests.unit.checker.provers import boxes_of, cuts_of, pieces_of
-from treeproof.checker.forest import EXTRA_BITS, Boxes, Forest
+from treeproof.checker.forest import Boxes, Forest
 from treeproof.checker.regions import Regions
 from treeproof.model import evaluate
 from treeproof.model.builder import TreeBuilder
@@ -80,13 +81,15 @@ def test_rows_are_looked_at_together_as_they_are_alone():
     for forest, ensemble, rows in forests(60):
         boxes = [boxes_of(forest, whole(forest, row)) for row in rows.tolist()]
         joined = Boxes(*(np.concatenate(sides) for sides in zip(*boxes, strict=True)))
-        found = Regions(forest, rows, joined)
+        found = Regions(joined, forest.pieces(rows, joined), forest.output)
         n_trees = ensemble.n_trees
         for row, box in enumerate(boxes):
-            alone = Regions(forest, rows[row : row + 1], box)
+            alone = Regions(box, forest.pieces(rows[row : row + 1], box), forest.output)
             first, last = found.tree_pieces[[row * n_trees, (row + 1) * n_trees]]
             assert sorted(found.leaf[first:last]) == sorted(alone.leaf)
-            assert found.n_prices[row].tolist() == alone.n_prices[0].tolist()
+            own = slice(*found.row_listed[row : row + 2])
+            for together, by_itself in zip(found.listed, alone.listed, strict=True):
+                assert together[own].tolist() == by_itself.tolist()
 
 
 EDGES = [
@@ -182,35 +185,24 @@ def test_categories_are_fixed():
     assert unused > 2
 
 
-def test_units_are_exact():
+def test_values_are_rounded_to_units_up_and_down():
     for forest, ensemble, _ in forests(60):
         precision = ensemble.aggregation.precision
         values = ensemble.trees.leaf_value.astype(precision).astype(np.float64)
-        numbers = []
-        for column in range(values.shape[1]):
-            leaves = np.arange(len(values))
-            exact, same = forest.integers(leaves, column, exact=True)
-            assert [Fraction(v) for v in values[:, column].tolist()] == [
-                n * forest.unit for n in exact
-            ]
-            assert exact.tolist() == same.tolist()
-            down, up = forest.integers(leaves, column, exact=False)
-            assert down.tolist() == [n >> forest.shift for n in exact]
-            assert up.tolist() == [-(-n >> forest.shift) for n in exact]
-            numbers += exact.tolist()
         start = np.array(ensemble.aggregation.start, dtype=precision).astype(np.float64)
-        for output, value in enumerate(start.tolist()):
-            down, up = forest.start_of(output, exact=True)
-            assert Fraction(value) == down * forest.unit == up * forest.unit
-            words = forest.start_of(output, exact=False)
-            assert words == (down >> forest.shift, -(-up >> forest.shift))
-            numbers.append(down)
-        assert all(n % forest.grid == 0 for n in numbers)
-        # The grid is as coarse as it can be: some number is no multiple of twice the grid.
-        assert any(n % (2 * forest.grid) for n in numbers) or not any(numbers)
-        assert forest.grid == 1 << EXTRA_BITS
         assert forest.unit == Fraction(2) ** forest.exponent
+        told = [*zip(forest.down.ravel(), forest.up.ravel(), values.ravel().tolist(), strict=True)]
+        told += [(*forest.start_of(output), value) for output, value in enumerate(start.tolist())]
+        for down, up, value in told:
+            units = Fraction(value) / forest.unit
+            assert (down, up) == (math.floor(units), math.ceil(units))
+        numbers = [Fraction(v) / forest.step for v in (*values.ravel().tolist(), *start.tolist())]
+        assert all(n.denominator == 1 for n in numbers)
+        # The grid is as coarse as it can be: some number is no multiple of twice the grid.
+        assert any(n % 2 for n in numbers) or not any(numbers)
+        assert forest.grid == max(1, forest.step / forest.unit)
         assert forest.bits == (24 if precision == "float32" else 53)
+        assert forest.exact_up_to == min(forest.step / forest.unit * 2**forest.bits, 2**62)
 
 
 def passed(forest: Forest, feature: int, x: float, *args: float, is_open: bool = False) -> int:

@@ -11,6 +11,7 @@ from tests.unit.checker.test_answers import changed, reason, run
 from treeproof.checker.forest import Forest
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
+from treeproof.model.sums import proof_exponent
 
 
 def square(first: int, second: int, values: list[float]) -> dict[str, Any]:
@@ -91,9 +92,11 @@ def trim(*left: tuple[int, int, int], prices: bytes = b"") -> bytes:
     )  # fmt: skip
 
 
-ONE = b"L" + priced(APART, [0, -1, 0, 1])
-BRANCHED = split(0, 0) + ONE + b"L" + priced(APART, [0, 1, 0, -1])
-ACROSS = split(1, 0) + b"L" + priced(APART, [-1, 0, 1, 0]) + b"L" + priced(APART, [1, 0, -1, 0])
+ONE = b"L" + priced(APART, [-1, 1])
+"""In half of the box, only the segments of the other feature have multipliers."""
+BRANCHED = split(0, 0) + ONE + b"L" + priced(APART, [1, -1])
+ACROSS = split(1, 0) + ONE + b"L" + priced(APART, [1, -1])
+UNIT = proof_exponent(APART)
 
 
 @pytest.mark.parametrize(
@@ -104,17 +107,17 @@ ACROSS = split(1, 0) + b"L" + priced(APART, [-1, 0, 1, 0]) + b"L" + priced(APART
         (1.25, BRANCHED, ""),
         (1.25, b"P", "rise, byte 0: bound"),
         (1.25, b"L" + priced(APART, [0, 0, 0, 0]), "rise, byte 0: bound"),
-        (1.25, split(0, 0) + ONE, "byte 17: the proof is cut off"),
-        (1.25, split(0, 0) + ONE + ONE, "rise, byte 17: bound"),
-        (1.25, BRANCHED + b"P", "byte 25: the proof goes on"),
-        (1.25, split(2, 0) + BRANCHED + b"P", "rise, byte 34: bound"),
+        (1.25, split(0, 0) + ONE, "byte 15: the proof is cut off"),
+        (1.25, split(0, 0) + ONE + ONE, "rise, byte 15: bound"),
+        (1.25, BRANCHED + b"P", "byte 21: the proof goes on"),
+        (1.25, split(2, 0) + BRANCHED + b"P", "rise, byte 30: bound"),
         (1.25, split(2, 0) + b"P" + b"P", "rise, byte 10: bound"),
         (1.25, split(2, 0) + b"P" + BRANCHED, ""),
         (1.25, split(0, 1) + b"PP", "rise, byte 0: cut 1 is not inside feature 0"),
         (1.25, split(0, -1) + b"PP", "rise, byte 0: cut -1 is not inside feature 0"),
         (1.25, split(3, 0) + b"PP", "rise, byte 0: cut 0 is not inside feature 3"),
         (1.25, split(0, 0) + split(0, 0) + b"PPP", "rise, byte 9: cut 0 is not inside feature 0"),
-        (1.25, split(0, 0) + ONE + split(0, 0) + b"PP", "rise, byte 17: cut 0 is not inside"),
+        (1.25, split(0, 0) + ONE + split(0, 0) + b"PP", "rise, byte 15: cut 0 is not inside"),
         # Cells that the bound does not exclude must stay.
         (1.25, trim((2, 0, 0)) + BRANCHED, "rise, byte 0: feature 2,"),
         (1.25, trim((0, 0, 0)) + b"P", "rise, byte 0: feature 0,"),
@@ -147,8 +150,8 @@ ACROSS = split(1, 0) + b"L" + priced(APART, [-1, 0, 1, 0]) + b"L" + priced(APART
         (2.5, b"L" + priced(APART, [0, 0, 0, 0], size=3), "byte 4: no such multipliers"),
         (2.5, b"L" + priced(APART, [0, 0, 0]), "byte 4: the proof is cut off"),
         (2.5, b"L" + priced(APART, [0, 0, 0, 0, 0]), "byte 8: the proof goes on"),
-        (2.5, b"L" + priced(APART, [0] * 4, exponent=-40), ""),
-        (2.5, b"L" + priced(APART, [0] * 4, exponent=-41), "byte 4: multipliers finer"),
+        (2.5, b"L" + priced(APART, [0] * 4, exponent=UNIT), ""),
+        (2.5, b"L" + priced(APART, [0] * 4, exponent=UNIT - 1), "byte 4: multipliers finer"),
         (2.5, b"L" + priced(APART, [0] * 4, exponent=2047), ""),
         (2.5, b"L" + priced(APART, [0] * 4, exponent=2048), "byte 4: no such multipliers"),
         (2.5, b"L" + priced(APART, [1, 0, 0, 0]), "rise, byte 0: bound"),
@@ -158,6 +161,12 @@ ACROSS = split(1, 0) + b"L" + priced(APART, [-1, 0, 1, 0]) + b"L" + priced(APART
         (1.25, trim((2, 1, 1)) + split(0, 0) + (split(1, 0) + b"EE") * 2, ""),
         (1.25, b"", "byte 0: the proof is cut off"),
         (1.25, b"p", "rise, byte 0: unknown node 'p'"),
+        # What is said of costs, of pairs and of several conditions says nothing of a box.
+        (1.25, b"D", "rise, byte 0: a point is within the limit"),
+        (1.25, b"N", "rise, byte 0: what no tree gains says nothing"),
+        (1.25, b"A" + struct.pack("<Ih", 1, 0) + BRANCHED, "rise, byte 0: there are no costs"),
+        (1.25, b"W\1" + BRANCHED, "rise, byte 0: weights of one condition"),
+        (1.25, b"C" + bytes(23), "rise, byte 0: no such unit"),
     ],
 )
 def test_nodes(high, proof, expected):

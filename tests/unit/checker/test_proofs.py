@@ -1,24 +1,34 @@
+import math
 from bisect import bisect_right
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.strategies import SMALL
-from tests.unit.checker.certificates import DEEP, MANY_TREES, checker_of, random_run
+from tests.unit.checker.certificates import (
+    DEEP,
+    MANY_TREES,
+    checker_of,
+    claim_of,
+    random_run,
+)
 from tests.unit.checker.dense import DenseSums, cells_of
 from tests.unit.checker.provers import (
     bounds_of,
     cell_box,
     cuts_of,
     floor_in_box,
+    n_multipliers,
     prover_of,
 )
 from tests.unit.checker.test_forest import forests, whole
-from treeproof.checker.claims import Way, read_claim, ways_of
-from treeproof.checker.forest import EXTRA_BITS, Forest
-from treeproof.checker.proofs import Bounds
-from treeproof.checker.regions import ranges, rounding_errors
+from treeproof.checker.arrays import ranges
+from treeproof.checker.claims import Way, ways_of
+from treeproof.checker.forest import Forest
+from treeproof.checker.proofs import Bounds, Record
+from treeproof.checker.regions import rounding_errors
 from treeproof.model import evaluate
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import (
@@ -40,7 +50,7 @@ def sums_of_claims(n: int, sizes: tuple = (SMALL, MANY_TREES, DEEP)):
         for record in records:
             if not record["evidence"] or (query.ensemble.trees.flags & ZERO_IS_MISSING).any():
                 continue
-            claim = read_claim(record["evidence"], checker.forest)
+            claim = claim_of(checker, record)
             # A wide ball around the row: more to bound than the small one that was proved.
             kind, radius = "closed", float(rng.choice([0.1, 0.3, 1.0]))
             box = cell_box(checker.forest, claim, kind, radius)
@@ -49,10 +59,13 @@ def sums_of_claims(n: int, sizes: tuple = (SMALL, MANY_TREES, DEEP)):
                 yield rng, one, checker.forest, claim, way, box, (kind, radius)
 
 
-def random_multipliers(rng: np.random.Generator, prover: Any) -> tuple[list[int], int]:
-    """Small numbers, one for each multiplier of a proof, and their exponent."""
-    n = prover.problem(0, 0).n_prices
-    return rng.integers(-5, 6, n).tolist(), prover.forest.exponent + EXTRA_BITS - 2
+def random_multipliers(
+    rng: np.random.Generator, prover: Any, part: dict
+) -> tuple[list[int], int, list[int]]:
+    """Small numbers, one for each multiplier of a node, their exponent, and what they stand for."""
+    steps = rng.integers(-5, 6, n_multipliers(prover, part)).tolist()
+    shift = max(0, prover.forest.grid.bit_length() - 3)
+    return steps, prover.forest.exponent + shift, [step << shift for step in steps]
 
 
 def random_part(rng: np.random.Generator, box: dict) -> dict:
@@ -67,68 +80,47 @@ def listed(box: dict) -> dict:
     return {feature: list(range(low, high + 1)) for feature, (low, high) in box.items()}
 
 
-def both_of(forest: Forest, claim: Any, way: Way, box: dict) -> list:
-    """What follows proofs exactly, and in words."""
-    return [prover_of(forest, claim.row, way, box, exact=exact) for exact in (True, False)]
-
-
-def check_words(forest: Forest, exact: int, words: int, n_trees: int) -> None:
-    """In words a bound is rounded up, by less than one for each tree, the start and the rest."""
-    assert exact <= words << forest.shift <= exact + (2 * n_trees + 8 << forest.shift)
-
-
 def test_bounds_are_those_of_dense_tables():
-    compared = in_words = 0
+    compared = 0
     for rng, query, forest, claim, way, box, (kind, radius) in sums_of_claims(60):
-        exact, words = both_of(forest, claim, way, box)
+        prover = prover_of(forest, claim.row, way, box)
         cells = cells_of(query, kind, radius)
         assert cells == listed(box)
         tables = DenseSums(query, way, cells, forest.unit)
         for _ in range(3):
-            steps, exponent = random_multipliers(rng, exact)
-            assert tables.n_multipliers() == len(steps)
             part = random_part(rng, box)
-            units = [step << EXTRA_BITS - 2 for step in steps]
+            steps, exponent, units = random_multipliers(rng, prover, part)
+            assert tables.n_multipliers(listed(part)) == len(steps)
             expected = tables.bound(listed(part), units)
-            assert bounds_of(exact, part, steps, exponent).total[0] == expected
-            found = bounds_of(words, part, steps, exponent)
-            n_trees = query.ensemble.n_trees * sum(map(abs, way.weights.values()))
-            if not found.overflows[0]:
-                check_words(forest, expected, int(found.total[0]), n_trees)
-                in_words += len(steps) > 0
+            assert bounds_of(prover, part, steps, exponent).total[0] == expected
             compared += len(steps) > 0
     assert compared > 30
-    assert in_words > 20
 
 
 def test_bounds_with_a_cell_held_are_those_of_dense_tables():
     compared = 0
     for rng, query, forest, claim, way, box, (kind, radius) in sums_of_claims(60):
-        exact, words = both_of(forest, claim, way, box)
+        prover = prover_of(forest, claim.row, way, box)
         tables = DenseSums(query, way, cells_of(query, kind, radius), forest.unit)
-        steps, exponent = random_multipliers(rng, exact)
-        units = [step << EXTRA_BITS - 2 for step in steps]
         part = random_part(rng, box)
+        steps, exponent, units = random_multipliers(rng, prover, part)
         every = {"trims": dict.fromkeys(part, (0, 0))}
-        bound = bounds_of(exact, part, steps, exponent, **every)
-        rounded = bounds_of(words, part, steps, exponent, **every)
+        bound = bounds_of(prover, part, steps, exponent, **every)
         for feature, (low, high) in part.items():
             first = int(rng.integers(low, high + 2))
             last = int(rng.integers(first - 1, high + 1))
             outside = [c for c in range(low, high + 1) if not first <= c <= last]
-            expected = [tables.bound(listed(part) | {feature: [c]}, units) for c in outside]
+            held = {
+                c: tables.bound(listed(part) | {feature: [c]}, units, listed(part))
+                for c in range(low, high + 1)
+            }
+            expected = [held[c] for c in outside]
             if not expected:
                 continue
             found = bound.largest_outside(0, feature, first, last)
             # Cells that no tree tells apart may be looked at together, so a cell inside may count.
-            assert found in [
-                tables.bound(listed(part) | {feature: [c]}, units) for c in range(low, high + 1)
-            ]
+            assert found in held.values()
             assert found >= max(expected)
-            n_trees = query.ensemble.n_trees * sum(map(abs, way.weights.values()))
-            if not rounded.overflows[0]:
-                in_words = rounded.largest_outside(0, feature, first, last)
-                check_words(forest, found, in_words, 2 * n_trees)
             compared += 1
             same_step = [
                 c for c in range(first, last + 1)
@@ -141,46 +133,46 @@ def test_bounds_with_a_cell_held_are_those_of_dense_tables():
 
 def _told_apart(bounds: Any, feature: int, left: int, right: int) -> bool:
     """Whether some tree tells two cells of a feature apart."""
-    own = bounds.pair_feature[bounds.segment_pair] == feature
+    own = bounds.pair_axis[bounds.segment_pair] == feature
     low, high = sorted((left, right))
-    return any(low < start <= high for start in bounds.segment_cell[own])
+    return any(low < start <= high for start in bounds.segment_start[own])
 
 
 def test_nodes_are_looked_at_together_as_they_are_alone():
     compared = 0
     for rng, _, forest, claim, way, box, _ in sums_of_claims(60):
-        prover = prover_of(forest, claim.row, way, box, exact=False)
+        prover = prover_of(forest, claim.row, way, box)
         nodes, totals, proof = [], [], b""
         for _ in range(4):
-            steps, exponent = random_multipliers(rng, prover)
-            alone = bounds_of(prover, random_part(rng, box), steps, exponent)
-            nodes.append(alone.nodes[0]._replace(prices=(exponent, 1, len(proof))))
+            part = random_part(rng, box)
+            steps, exponent, _ = random_multipliers(rng, prover, part)
+            alone = bounds_of(prover, part, steps, exponent)
+            told = (exponent, 1, len(steps), len(proof))
+            nodes.append(alone.nodes[0]._replace(multipliers=told))
             proof += bytes(np.array(steps, dtype=np.int8))
             totals.append(int(alone.total[0]))
-        prover.claims[0].proof = proof
+        prover.records[0] = Record(proof, 0)
         assert Bounds(prover, nodes).total.tolist() == totals
         compared += len(proof) > 0
     assert compared > 10
 
 
-def test_multipliers_that_words_do_not_hold_are_left_to_exact_integers():
+def test_multipliers_that_words_do_not_hold_are_refused():
     compared = 0
     for _, _, forest, claim, way, box, _ in sums_of_claims(60):
-        exact, words = both_of(forest, claim, way, box)
-        n = words.problem(0, 0).n_prices
+        prover = prover_of(forest, claim.row, way, box)
+        n = n_multipliers(prover, box)
         if not n:
             continue
-        fine, coarse = forest.exponent + forest.shift - 1, forest.exponent + forest.shift + 58
-        for exponent, step, overflows in ((fine, 1, forest.shift > 0), (fine + 2, 1, False),
-                                          (coarse, 3, n > 1), (coarse + 3, 1, True),
-                                          (2047, 1, True), (2047, 0, False)):  # fmt: skip
-            if exponent < forest.exponent:
-                continue
-            found = bounds_of(words, {}, [step] * n, exponent)
-            if (exponent, step) != (coarse, 3):  # as many as there are pairs
+        n_pairs = len(set(prover.regions.listed.axis.tolist()))
+        for exponent, step, overflows in ((0, 1, False), (60, 1, True), (2000, 1, True),
+                                          (2000, 0, False), (59, 1, n_pairs > 1)):  # fmt: skip
+            found = bounds_of(prover, {}, [step] * n, forest.exponent + exponent)
+            if exponent != 59 or n_pairs > 1:
                 assert found.overflows[0] == overflows
-            expected = int(bounds_of(exact, {}, [step] * n, exponent).total[0])
-            assert found.overflows[0] or expected <= int(found.total[0]) << forest.shift
+            node = found.nodes[0]._replace(letter="L", trims=())
+            (reason,) = prover.check([node])
+            assert ("more than words" in reason) == bool(found.overflows[0])
         compared += 1
     assert compared > 10
 
@@ -193,14 +185,14 @@ def points_of(query: Query, cells: dict) -> np.ndarray:
 
 
 def exact_sum(forest: Forest, weights: dict[int, int], leaves: list[int]) -> int:
-    """The sum of a way, in units, of one leaf for each tree."""
-    total = sum(w * forest.start_of(o, exact=True)[0] for o, w in weights.items())
+    """The sum of a way, in units and rounded up, of one leaf for each tree."""
+    total = sum(w * forest.start_of(o)[w > 0] for o, w in weights.items())
     for tree, leaf in enumerate(leaves):
         own = int(forest.trees.tree_output[tree])
         for o, w in weights.items():
             if own in (-1, o):
-                value = forest.value[leaf, o if own < 0 else 0]
-                total += w * forest._units(float(value))
+                value = Fraction(float(forest.value[leaf, o if own < 0 else 0])) / forest.unit
+                total += w * (math.ceil(value) if w > 0 else math.floor(value))
     return total
 
 
@@ -233,6 +225,7 @@ def test_floors_are_not_lower_than_the_engine_needs():
     from treeproof.engines.batches import forest_of
     from treeproof.engines.evidence import _alternatives
     from treeproof.kernels.core.leaves import restrict_box, slack_of_sums
+    from treeproof.kernels.exact.proof import rounding_room
 
     compared = 0
     for _, query, forest, claim, way, box, _ in sums_of_claims(150):
@@ -260,7 +253,9 @@ def test_floors_are_not_lower_than_the_engine_needs():
             continue
         floor = ways.need[number] - slack * (1 + 1e-6) - ways.link_slack[number]
         mine = float(floor_in_box(forest, claim.row, way, box) * forest.unit)
-        assert mine >= floor - 2.0**-42 * (1.0 + abs(floor))
+        room = 2.0**-42 * (1.0 + abs(floor))
+        room += rounding_room(forest_of_kernels, coefficient, forest.exponent)
+        assert mine >= floor - room
         compared += 1
     assert compared > 60
 
@@ -286,7 +281,8 @@ def test_one_cell_of_every_feature_gives_the_sum_itself():
         for point, reached in zip(moved.tolist(), leaves, strict=True):
             cells = {f: (bisect_right(cuts[f], point[f]),) * 2 for f in box}
             exact = exact_sum(forest, weights, reached)
-            assert bounds_of(prover, cells, *random_multipliers(rng, prover)).total[0] == exact
+            steps, exponent, _ = random_multipliers(rng, prover, cells)
+            assert bounds_of(prover, cells, steps, exponent).total[0] == exact
             compared += 1
             with_bands += bool(forest.zero.any())
     assert compared > 500
@@ -332,13 +328,11 @@ def test_errors_follow_from_those_before(bits):
     for _ in range(50):
         largest = rng.integers(0, 2 ** int(rng.integers(1, 40)), (3, int(rng.integers(0, 9))))
         limit = int(rng.integers(0, largest.max(initial=1) + 1))
-        for sums in (largest, largest.astype(object) << 90):
-            exact_up_to = limit if sums is largest else limit << 90
-            expected = []
-            for row in sums.tolist():
-                error = 0
-                for total in row:
-                    if error or total > exact_up_to:
-                        error += -(-(error + total) // 2**bits)
-                expected.append(error)
-            assert rounding_errors(sums, exact_up_to, bits).tolist() == expected
+        expected = []
+        for row in largest.tolist():
+            error = 0
+            for total in row:
+                if error or total > limit:
+                    error += -(-(error + total) // 2**bits)
+            expected.append(error)
+        assert rounding_errors(largest, limit, bits).tolist() == expected

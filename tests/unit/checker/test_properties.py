@@ -3,9 +3,7 @@
 import base64
 import dataclasses
 import itertools
-import json
 import struct
-import zlib
 
 import numpy as np
 import pytest
@@ -13,9 +11,10 @@ import pytest
 import treeproof as tp
 from tests.soundness.test_properties import SIZES, random_domain, random_types
 from tests.strategies import random_tree_ensemble
+from tests.unit.checker import certificates
 from tests.unit.checker.test_nodes import model, square, stump
 from treeproof.checker.domains import Asked
-from treeproof.checker.properties import PREFIX, check_property
+from treeproof.checker.properties import check_property
 from treeproof.checker.property_files import check_answers
 from treeproof.errors import CertificateRejected
 from treeproof.model.ensemble import Decision, Provenance
@@ -53,7 +52,12 @@ def answers(seed: int):
 
 
 def unpacked(text: str) -> dict:
-    return json.loads(zlib.decompress(base64.b64decode(text.removeprefix(PREFIX))))
+    """What evidence holds; the bytes of statements are told with them."""
+    document, proof = certificates.unpacked(text)
+    for statement in document["statements"]:
+        size = statement.pop("size")
+        statement["proof"], proof = base64.b64encode(proof[:size]).decode(), proof[size:]
+    return document
 
 
 def where(result: tp.PropertyResult) -> Asked:
@@ -62,7 +66,13 @@ def where(result: tp.PropertyResult) -> Asked:
 
 
 def packed(document: dict) -> str:
-    return PREFIX + base64.b64encode(zlib.compress(json.dumps(document).encode())).decode()
+    """Evidence that holds what a document says."""
+    proofs = [base64.b64decode(statement["proof"]) for statement in document["statements"]]
+    statements = [
+        {key: value for key, value in statement.items() if key != "proof"} | {"size": len(proof)}
+        for statement, proof in zip(document["statements"], proofs, strict=True)
+    ]
+    return certificates.packed(document | {"statements": statements}, b"".join(proofs))
 
 
 def test_a_tie_with_equal_rows_is_proved_where_no_bound_alone_shows_it() -> None:
@@ -81,6 +91,33 @@ def test_a_tie_with_equal_rows_is_proved_where_no_bound_alone_shows_it() -> None
     whole = statement | {"proof": base64.b64encode(b"N").decode()}
     with pytest.raises(CertificateRejected, match="a tree gains something"):
         check_property(ensemble, packed(document | {"statements": [whole]}), where(result))
+
+
+@pytest.mark.parametrize(
+    ("proof", "said"),
+    [
+        (b"D", "a point is within the limit"),
+        (b"A" + struct.pack("<Ih", 1, 0) + b"N", "there are no costs"),
+        (b"C" + bytes(23), "there are no cliques"),
+        (b"E", "exact sums have no meaning here"),
+        (b"W\1\1N", "weights of one condition"),
+        (b"P", "is not below"),
+        (b"T", "the proof is cut off"),
+        (b"S" + struct.pack("<ii", 9, 0) + b"NN", "cut 0 is not inside feature 9"),
+        (b"X", "unknown node 'X'"),
+    ],
+)
+def test_what_is_wrong_with_a_proof_about_pairs_is_named(proof, said) -> None:
+    falls = square(1, 0, [0.1, 0.0, 0.0, 0.0])
+    ensemble = model(falls, square(1, 0, [0.0, 0.3, 0.0, 0.1]))
+    box = tp.Box(np.zeros(4), np.ones(4))
+    result = tp.prove(Model(ensemble), tp.Stable(0, 0.25), box, evidence=True)
+    document = unpacked(result.evidence)
+    check_property(ensemble, packed(document), where(result))
+    changed = document["statements"][0] | {"proof": base64.b64encode(proof).decode()}
+    statements = [changed, *document["statements"][1:]]
+    with pytest.raises(CertificateRejected, match=said):
+        check_property(ensemble, packed(document | {"statements": statements}), where(result))
 
 
 def _forged(document: dict, types: dict) -> dict[str, dict]:

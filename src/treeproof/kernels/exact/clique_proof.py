@@ -122,9 +122,11 @@ def record_graph(graph, state, tape, budget):
 
 
 @inner_kernel
-def record_alternative(forest, alternatives, number, region, box, tape, budget):
+def record_alternative(forest, alternatives, number, region, box, tape, budget, least_exponent):
     """Record the proof that an alternative happens nowhere in a box; see `record_graph`."""
-    leaves, base, floor, is_plain = restricted(forest, alternatives, number, region.row, box)
+    leaves, base, floor, is_plain = restricted(
+        forest, alternatives, number, region.row, box, least_exponent
+    )
     if is_plain:
         tape = with_bytes(tape, 1)
         put(tape, PLAIN, 1)
@@ -158,8 +160,9 @@ def record_by_cliques(forest, alternatives, batch, limits, status, seconds):
                 alternatives.group_start[group], alternatives.group_start[group + 1]
             ):
                 status[number], tape = record_alternative(
-                    forest, alternatives, alternative, region, box, tape, budget
-                )
+                    forest, alternatives, alternative, region, box, tape, budget,
+                    limits.least_exponent,
+                )  # fmt: skip
                 if status[number] != PROVED:
                     break
             seconds[number] += seconds_now(clock) - began

@@ -4,15 +4,15 @@ As proof.py, without trimmed boxes. With two needs, a box may change the weight 
 and one in which every tree that counts has a single pair of leaves is left to the reader's sums.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.core.arithmetic import ldexp
 from treeproof.kernels.core.arrays import grown
 from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.clock import seconds_now
-from treeproof.kernels.core.compiler import ONE, inner_kernel, kernel, noalloc_kernel
+from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.status import (
     MEMORY_LIMIT,
     NODE_LIMIT,
@@ -35,16 +35,19 @@ from treeproof.kernels.exact.optimum import (
     reweigh,
 )
 from treeproof.kernels.exact.pairs import pair_leaves
-from treeproof.kernels.exact.problem import FEATURE, GROSS, HIGH, LOW, SEGMENT_START
+from treeproof.kernels.exact.problem import FEATURE, GROSS, HIGH, LOW
 from treeproof.kernels.exact.proof import (
     EXACT,
     LAMBDA,
+    NOTHING,
     SPLIT,
     WEIGHTS,
     close_box,
     new_recorder,
     new_tape,
+    note_box,
     put,
+    put_multipliers,
     with_bytes,
 )
 from treeproof.kernels.exact.property import (
@@ -56,8 +59,6 @@ from treeproof.kernels.exact.property import (
 )
 from treeproof.kernels.exact.search import Budget
 
-NOTHING = 78
-"""The letter N, of a box in which no pair of leaves gains anything."""
 SLACKS = 1.0
 """Boxes with two needs are closed with so much more room than rounding takes, in parts of it: what
 the checker allows for rounding may be a little more."""
@@ -130,23 +131,24 @@ def split_in_record(problem, state, recorder, gap, best):
 
 
 @inner_kernel
-def put_met(problem, state, recorder, tape, n_bytes):
-    """Append the rounded multipliers of the segments that meet the state's box.
+def put_mixture(tape, weight):
+    """Append the weights of both needs, whole numbers without a common divisor."""
+    one = np.int64(np.rint(weight * PARTS_OF_WEIGHT))
+    parts = parts_of_weight(weight)
+    put(tape, WEIGHTS, 1)
+    put(tape, one * parts // PARTS_OF_WEIGHT, 1)
+    put(tape, parts - one * parts // PARTS_OF_WEIGHT, 1)
 
-    Those of the first one of each pair are left out: `round_multipliers` has made them 0.
-    """
-    exponent = recorder.exponent[0]
-    tape = with_bytes(tape, 3 + n_bytes * len(state.multiplier))
-    put(tape, exponent, 2)
-    put(tape, n_bytes, 1)
-    for index in range(problem.n_pairs):
-        pair = recorder.order[index]
-        start = problem.pairs[pair, SEGMENT_START]
-        for segment in range(
-            start + state.span[pair, LOW] + ONE, start + state.span[pair, HIGH] + ONE
-        ):
-            put(tape, np.int64(ldexp(state.multiplier[segment], -exponent)), n_bytes)
-    return tape
+
+@noalloc_kernel
+def parts_of_weight(weight):
+    """What the recorded weights of both needs add up to, a power of 2."""
+    parts, one = np.int64(PARTS_OF_WEIGHT), np.int64(np.rint(weight * PARTS_OF_WEIGHT))
+    # Ends: 0 and all parts are divided until one is left.
+    while parts > 1 and one % 2 == 0:
+        parts //= 2
+        one //= 2
+    return parts
 
 
 @inner_kernel
@@ -185,7 +187,7 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
         if not is_closed:
             slot, cell = cut_unrelated(problem, state, recorder, related)
         is_settled = is_closed or slot >= 0
-        n_bytes = 0 if is_settled else close_box(problem, state, recorder, floor)
+        n_bytes = 0 if is_settled else close_box(problem, state, objective, recorder, floor)
         bound, error = refresh(problem, state)
         if n_bytes == 0 and not is_settled:
             marginals(problem, state)
@@ -195,7 +197,7 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
                 )
                 enter_box(problem, state)
                 refresh(problem, state)
-                n_bytes = close_box(problem, state, recorder, floor)
+                n_bytes = close_box(problem, state, objective, recorder, floor)
                 bound, error = refresh(problem, state)
                 marginals(problem, state)
         gap = bound + 2.0 * error - floor
@@ -209,15 +211,18 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
                 return UNDECIDED, tape
         tape = with_bytes(tape, 16)
         if weight != said:
-            put(tape, WEIGHTS, 1)
-            put(tape, np.int64(np.rint(weight * PARTS_OF_WEIGHT)), 2)
+            put_mixture(tape, weight)
             said = weight
         if slot < 0:
             if is_closed:
                 put(tape, NOTHING, 1)
             elif n_bytes > 0:
                 put(tape, LAMBDA, 1)
-                tape = put_met(problem, state, recorder, tape, n_bytes)
+                if is_mixed:
+                    # The reader adds up the needs with whole weights.
+                    recorder.scale[0] = round(math.log2(parts_of_weight(weight)))
+                note_box(problem, state, recorder)
+                tape = put_multipliers(problem, state, recorder, tape, n_bytes)
             else:
                 put(tape, EXACT, 1)
             if stack.size[0] == 0:

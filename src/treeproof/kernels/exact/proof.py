@@ -14,16 +14,22 @@ from treeproof.kernels.core.arrays import copy_into, sorted_order
 from treeproof.kernels.core.cells import new_box, new_region
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
-from treeproof.kernels.core.emulation import AMBIGUOUS, judge
+from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN, judge
 from treeproof.kernels.core.leaves import best_sum, restrict, summation_slack
-from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, PROVED, TIME_LIMIT
-from treeproof.kernels.exact.branching import choose_branch, eliminate
+from treeproof.kernels.core.status import (
+    MEMORY_LIMIT,
+    NEAR_TIE,
+    NODE_LIMIT,
+    PROVED,
+    TIME_LIMIT,
+)
+from treeproof.kernels.exact.branching import choose_branch, choose_jump, eliminate
 from treeproof.kernels.exact.conditions import (
     apply_weights,
-    improve_weights,
     weigh,
     with_conditions,
 )
+from treeproof.kernels.exact.cost_weight import improve_terms, set_cost_weight, weigh_box
 from treeproof.kernels.exact.dual import enter_box, marginals, new_state, refresh, sweep
 from treeproof.kernels.exact.judging import (
     MOST_PARTS,
@@ -33,8 +39,11 @@ from treeproof.kernels.exact.judging import (
     new_division,
 )
 from treeproof.kernels.exact.nodes import new_stack, pop, push_part, with_room
+from treeproof.kernels.exact.objective import LIMIT, cheapest_point, cost_of_slots
+from treeproof.kernels.exact.optimum import free_objective
 from treeproof.kernels.exact.primal import new_found
 from treeproof.kernels.exact.problem import (
+    BASE,
     FACTOR,
     FEATURE,
     HIGH,
@@ -45,15 +54,19 @@ from treeproof.kernels.exact.problem import (
     build_problem,
 )
 from treeproof.kernels.exact.row import claim_of
-from treeproof.kernels.exact.search import Budget, new_judge
+from treeproof.kernels.exact.search import Budget, judge_point, new_judge
 
 PLAIN, LAMBDA, SPLIT, TRIM, EXACT, WEIGHTS = 80, 76, 83, 84, 69, 87
-"""The letters P, L, S, T, E, W."""
+COST_WEIGHT, DEAR, NOTHING = 65, 68, 78
+"""The letters P, L, S, T, E, W, A for the weight of a cost, D where it is too large, and N where no
+leaves gain anything."""
 
 LARGEST_WEIGHT = 15.0
 """Weights of conditions are recorded as whole numbers up to this one."""
-WEIGHED_SWEEPS = 4
-"""Sweeps after which weights are settled."""
+WEIGHED_SWEEPS, COST_SWEEPS = 4, 8
+"""Sweeps after which weights of conditions are settled, and that of a cost."""
+COST_WEIGHT_BITS = 16
+"""Digits of a recorded weight of a cost."""
 
 ROOM = 1e-6
 """What the checker computes exactly is computed in doubles here: a little room on top of every
@@ -79,7 +92,9 @@ class Recorder(NamedTuple):
     weight: np.ndarray  # (n_conditions,) float64; named last on the way to the box
     kept: np.ndarray  # (n_segments,) float64; multipliers before rounding
     before: np.ndarray  # (n_slots, 2) int32; box before trimming
+    box: np.ndarray  # (n_slots, 2) int32; as the reader knows it, see `note_box`
     exponent: np.ndarray  # (1,) int64; multipliers are multiples of 2**exponent
+    scale: np.ndarray  # (1,) int64; the reader's multipliers are larger, times 2**scale
     least: int  # smallest exponent that may be used
 
 
@@ -125,6 +140,8 @@ def new_recorder(problem, n_features, least):
         np.ones(len(problem.conditions.weight), dtype=np.float64),
         np.zeros(len(problem.segments), dtype=np.float64),
         np.zeros((problem.n_slots, 2), dtype=np.int32),
+        np.zeros((problem.n_slots, 2), dtype=np.int32),
+        np.zeros(1, dtype=np.int64),
         np.zeros(1, dtype=np.int64),
         least,
     )
@@ -178,22 +195,42 @@ def round_multipliers(problem, state, recorder, n_bytes):
 
 @inner_kernel
 def put_multipliers(problem, state, recorder, tape, n_bytes):
-    """Append the rounded multipliers of all pairs but for each pair's first segment."""
+    """Append the rounded multipliers of the segments that meet the recorded box.
+
+    Those of a pair's first one in it are left out: `round_multipliers` has made them 0.
+    """
     exponent = recorder.exponent[0]
     tape = with_bytes(tape, 3 + n_bytes * len(state.multiplier))
-    put(tape, exponent, 2)
+    put(tape, exponent + recorder.scale[0], 2)
     put(tape, n_bytes, 1)
     for index in range(problem.n_pairs):
         pair = recorder.order[index]
         condition = recorder.condition[problem.pairs[pair, FACTOR]]
         if condition >= 0 and state.weight[condition] == 0.0:
             continue
+        slot = problem.pairs[pair, SLOT]
+        low, high = recorder.box[slot, LOW], recorder.box[slot, HIGH]
         start = problem.pairs[pair, SEGMENT_START]
-        stop = problem.pairs[pair + 1, SEGMENT_START]
-        # The first segment is 0 by convention; where it lies outside the box, so it is already.
-        for segment in range(start + 1, stop):
-            put(tape, np.int64(ldexp(state.multiplier[segment], -exponent)), n_bytes)
+        for segment in range(start, problem.pairs[pair + 1, SEGMENT_START]):
+            if low < problem.segments[segment, LOW] <= high:
+                put(tape, np.int64(ldexp(state.multiplier[segment], -exponent)), n_bytes)
     return tape
+
+
+@noalloc_kernel
+def note_box(problem, state, recorder):
+    """Note the box of a node as its reader knows it: what costs too much is still in it."""
+    for slot in range(problem.n_slots):
+        recorder.box[slot, LOW] = state.box[slot, LOW]
+        recorder.box[slot, HIGH] = state.box[slot, HIGH]
+
+
+@noalloc_kernel
+def restore_box(problem, state, recorder):
+    """Make the state's box the one that the reader knows."""
+    for slot in range(problem.n_slots):
+        state.box[slot, LOW] = recorder.box[slot, LOW]
+        state.box[slot, HIGH] = recorder.box[slot, HIGH]
 
 
 @noalloc_kernel
@@ -219,8 +256,14 @@ def closes_rounded(problem, state, recorder, floor, margin):
 
 
 @noalloc_kernel
-def settle_weights(problem, state):
-    """Make weights whole numbers, and multipliers as much larger; returns the bound."""
+def settle_weights(problem, state, objective):
+    """Make weights numbers of few digits, and multipliers as much larger; returns the bound."""
+    if not objective.measure.is_max:
+        mantissa, exponent = math.frexp(state.weight[0])
+        digits = np.rint(ldexp(mantissa, COST_WEIGHT_BITS))
+        set_cost_weight(problem, state, objective, ldexp(digits, exponent - COST_WEIGHT_BITS))
+        bound, _ = refresh(problem, state)
+        return bound
     largest = 0.0
     for number in range(len(state.weight)):
         largest = max(largest, state.weight[number])
@@ -234,36 +277,49 @@ def settle_weights(problem, state):
 
 
 @inner_kernel
-def put_weights(state, recorder, tape):
-    """Append the weights of conditions where they are not those that were named last."""
+def put_weights(state, objective, recorder, tape):
+    """Append the weights of conditions, or of the cost, if the reader knows others."""
     is_same = True
     for number in range(len(state.weight)):
         is_same = is_same and state.weight[number] == recorder.weight[number]
     if is_same:
         return tape
-    tape = with_bytes(tape, 1 + len(state.weight))
-    put(tape, WEIGHTS, 1)
-    for number in range(len(state.weight)):
-        put(tape, np.int64(state.weight[number]), 1)
-        recorder.weight[number] = state.weight[number]
+    tape = with_bytes(tape, 7 + len(state.weight))
+    if objective.measure.is_max:
+        put(tape, WEIGHTS, 1)
+        for number in range(len(state.weight)):
+            put(tape, np.int64(state.weight[number]), 1)
+    else:
+        mantissa, exponent = math.frexp(state.weight[0])
+        put(tape, COST_WEIGHT, 1)
+        put(tape, np.int64(np.rint(ldexp(mantissa, COST_WEIGHT_BITS))), 4)
+        put(tape, exponent - COST_WEIGHT_BITS, 2)
+    copy_into(recorder.weight, state.weight)
     return tape
 
 
 @noalloc_kernel
-def close_box(problem, state, recorder, floor):
-    """Sweep until rounded multipliers close the box; returns their bytes, or 0 if they do not.
+def close_box(problem, state, objective, recorder, floor):
+    """Sweep until rounded multipliers close the box.
 
-    Weights of several conditions are improved in the first sweeps, and whole numbers in the end.
+    Weights, of several conditions or of a cost that is a sum, are improved in the first sweeps, and
+    have few digits in the end.
+
+    Returns the bytes of multipliers, 0 if they do not close it, and -1 if it costs too much.
     """
-    is_settled = len(state.weight) == 1
-    if not is_settled:
-        weigh(problem, state.weight)
+    is_sum = not objective.measure.is_max
+    is_settled = len(state.weight) == 1 and not is_sum
+    if not weigh_box(problem, state, objective):
+        return -1
     bound = enter_box(problem, state)
+    if is_sum:
+        bound, _ = refresh(problem, state)
+    settled_at = COST_SWEEPS if is_sum else WEIGHED_SWEEPS
     turn = 0
     # Ends: sweeps are counted.
     while True:
-        if not is_settled and (bound < floor or turn == WEIGHED_SWEEPS):
-            bound = settle_weights(problem, state)
+        if not is_settled and (bound < floor or turn == settled_at):
+            bound = settle_weights(problem, state, objective)
             is_settled = True
         if bound < floor:
             bound, error = refresh(problem, state)
@@ -277,8 +333,8 @@ def close_box(problem, state, recorder, floor):
         bound = sweep(problem, state, turn % 2 == 0, bound, floor)
         turn += 1
         if not is_settled:
-            if bound >= floor:
-                bound = improve_weights(problem, state)
+            if bound >= floor and (not is_sum or turn & (turn - 1) == 0):
+                bound = improve_terms(problem, state, objective, bound)
         elif bound >= floor and turn >= 2 and bound - floor > PATIENCE * (before - bound):
             return 0
 
@@ -329,6 +385,7 @@ def put_trims(problem, state, recorder, tape, n_trimmed):
         put(tape, problem.slots[slot, FEATURE], 4)
         put(tape, first_left, 4)
         put(tape, cells[high, HIGH] if low <= high else first_left - 1, 4)
+        recorder.box[slot, LOW], recorder.box[slot, HIGH] = low, high
     return tape
 
 
@@ -377,8 +434,10 @@ def record_tuples(problem, state, judge_of, tape, most):
 
 
 @inner_kernel
-def record_problem(problem, state, recorder, judge_of, tape, floor, budget):
-    """Prove that a problem stays below the floor, and write the proof down.
+def record_problem(problem, state, objective, recorder, judge_of, tape, floor, budget):
+    """Prove that nothing that is sought reaches the floor, and write the proof down.
+
+    objective  Objective, of whose costs only limits count: those of balls and boxes cost nothing
 
     Returns PROVED, or the limit that was reached, and the tape with the nodes of the proof in
     preorder, left parts first.
@@ -392,36 +451,47 @@ def record_problem(problem, state, recorder, judge_of, tape, floor, budget):
             return NODE_LIMIT, tape
         if n_nodes > 1 and seconds_now(clock) > budget.deadline:
             return TIME_LIMIT, tape
+        if n_nodes > 1:
+            copy_into(recorder.weight, state.weight)
+        note_box(problem, state, recorder)
         is_open = False
-        copy_into(recorder.weight, state.weight)
-        n_bytes = close_box(problem, state, recorder, floor)
-        tape = put_weights(state, recorder, tape)
-        if n_bytes > 0:
+        gap = 0.0
+        n_bytes = close_box(problem, state, objective, recorder, floor)
+        if n_bytes < 0:
             tape = with_bytes(tape, 1)
-            put(tape, LAMBDA, 1)
-            tape = put_multipliers(problem, state, recorder, tape, n_bytes)
+            put(tape, DEAR, 1)
         else:
-            n_trimmed, is_open, gap = trim(problem, state, recorder, floor)
-            if n_trimmed > 0:
-                tape = put_trims(problem, state, recorder, tape, n_trimmed)
+            tape = put_weights(state, objective, recorder, tape)
+            if n_bytes > 0:
+                tape = with_bytes(tape, 1)
+                put(tape, LAMBDA, 1)
+                tape = put_multipliers(problem, state, recorder, tape, n_bytes)
+            else:
+                n_trimmed, is_open, gap = trim(problem, state, recorder, floor)
+                if n_trimmed > 0:
+                    tape = put_trims(problem, state, recorder, tape, n_trimmed)
         if is_open:
-            slot, cell = choose_branch(problem, state, gap)
+            slot, cell = np.int64(-1), np.int64(0)
+            if not objective.measure.is_max:
+                limit = objective.live[LIMIT]
+                slot, cell = choose_jump(problem, state, objective.cost, limit, gap)
             if slot < 0:
-                # What one leaf of every tree says is asked of all classes.
-                for number in range(len(state.weight)):
-                    state.weight[number] = 1.0
-                tape = put_weights(state, recorder, tape)
-                most = min(budget.nodes - n_nodes + 1, MOST_PARTS)
-                n_written, tape = record_tuples(problem, state, judge_of, tape, most)
-                if n_written > most:
-                    return NODE_LIMIT, tape
-                n_nodes += n_written - 1
+                slot, cell = choose_branch(problem, state, gap)
+            if slot < 0:
                 is_open = False
+                most = min(budget.nodes - n_nodes + 1, MOST_PARTS)
+                status, n_written, tape = record_point(
+                    problem, state, objective, recorder, judge_of, tape, most
+                )
+                if status != PROVED:
+                    return status, tape
+                n_nodes += n_written - 1
             else:
                 tape = with_bytes(tape, 9)
                 put(tape, SPLIT, 1)
                 put(tape, problem.slots[slot, FEATURE], 4)
                 put(tape, problem.cells[cell, HIGH], 4)
+                restore_box(problem, state, recorder)
         if is_open:
             stack, has_room = with_room(stack, budget.memory_bytes)
             if not has_room:
@@ -433,6 +503,29 @@ def record_problem(problem, state, recorder, judge_of, tape, floor, budget):
             pop(stack, state)
 
 
+@inner_kernel
+def record_point(problem, state, objective, recorder, judge_of, tape, most):
+    """Write down a box in which every tree that is weighed has one leaf.
+
+    Returns PROVED, or why that does not close it, the number of nodes, and the tape.
+    """
+    if len(objective.base) > 0:
+        tape = with_bytes(tape, 1)
+        cheapest_point(problem, state, objective)
+        cost, _ = cost_of_slots(problem, objective)
+        is_dear = cost > objective.live[LIMIT]
+        if not is_dear and judge_point(judge_of, problem, objective) == BROKEN:
+            return NEAR_TIE, np.int64(1), tape  # within the margin of the limit
+        put(tape, DEAR if is_dear else EXACT, 1)
+        return PROVED, np.int64(1), tape
+    # What one leaf of every tree says is asked of all classes.
+    for number in range(len(state.weight)):
+        state.weight[number] = 1.0
+    tape = put_weights(state, objective, recorder, tape)
+    n_written, tape = record_tuples(problem, state, judge_of, tape, most)
+    return PROVED if n_written <= most else NODE_LIMIT, n_written, tape
+
+
 class RecordLimits(NamedTuple):
     """Budget of one row, and the smallest exponent of its multipliers."""
 
@@ -442,8 +535,17 @@ class RecordLimits(NamedTuple):
     least_exponent: int
 
 
+@noalloc_kernel
+def rounding_room(forest, coefficient, least_exponent):
+    """What rounding gains up to multiples of the proofs' unit may add to a sum of outputs."""
+    total = 0.0
+    for weight in coefficient:
+        total += abs(weight)
+    return 2.0 * total * (len(forest.trees.tree_output) + 8) * ldexp(1.0, least_exponent)
+
+
 @inner_kernel
-def restricted(forest, alternatives, number, row, box):
+def restricted(forest, alternatives, number, row, box, least_exponent):
     """Leaves of an alternative in a box, their base and floor, and whether eq. 6 excludes it.
 
     alternatives  Alternatives of row.py, of plain outputs
@@ -460,6 +562,7 @@ def restricted(forest, alternatives, number, row, box):
     )  # fmt: skip
     total, gross = best_sum(leaves)
     room = ROOM * (slack + 2.0**-22 * (gross + abs(base)))
+    room += rounding_room(forest, coefficient, least_exponent)
     floor = alternatives.need[number] - slack - alternatives.link_slack[number] - room
     return leaves, base, floor, base + total < floor
 
@@ -469,7 +572,9 @@ def record_alternative(judge_of, alternatives, number, tape, limits, deadline):
     """Record the proof that an alternative happens nowhere in a box; see `record_problem`."""
     forest, claim, box = judge_of.forest, judge_of.claim, judge_of.box
     row = judge_of.region.row
-    leaves, base, floor, is_plain = restricted(forest, alternatives, number, row, box)
+    leaves, base, floor, is_plain = restricted(
+        forest, alternatives, number, row, box, limits.least_exponent
+    )
     if is_plain:
         tape = with_bytes(tape, 1)
         put(tape, PLAIN, 1)
@@ -477,13 +582,20 @@ def record_alternative(judge_of, alternatives, number, tape, limits, deadline):
     problem = build_problem(base, leaves, box)
     if len(claim.conditions.need) > 1:
         problem = with_conditions(problem, forest, claim, leaves, box, ROOM)
+        for condition in range(len(claim.conditions.need)):
+            coefficient = claim.conditions.coefficient[condition]
+            room = rounding_room(forest, coefficient, limits.least_exponent)
+            problem.conditions.terms[condition, BASE] += room
         weigh(problem, problem.conditions.weight)
         floor = 0.0
     recorder = new_recorder(problem, len(row), limits.least_exponent)
     if len(claim.conditions.need) > 1:
         note_conditions(recorder, problem, forest.trees, claim.conditions)
     budget = Budget(limits.nodes, limits.memory_bytes, deadline)
-    return record_problem(problem, new_state(problem), recorder, judge_of, tape, floor, budget)
+    return record_problem(
+        problem, new_state(problem), free_objective(problem), recorder, judge_of, tape, floor,
+        budget,
+    )  # fmt: skip
 
 
 @kernel
