@@ -143,7 +143,10 @@ def test_ties_of_what_is_attained_and_approached_are_those_of_plain_balls(seed: 
     rows = rng.integers(0, 5, (40, n_features)) / 4
     below = [1.0, 1.0, 1e-40, 1e-40] if seed % 4 < 2 else 1.0
     balls = tp.LInf(below=below), tp.LInf(below=below, domain=tp.Domain())
-    plain, priced = (tp.radius(model, rows, None, ball, arithmetic="real") for ball in balls)
+    # With evidence: the checker agrees about what is attained.
+    plain, priced = (
+        tp.radius(model, rows, None, ball, arithmetic="real", evidence=True) for ball in balls
+    )
     assert priced.exact.all()
     assert priced.upper.tolist() == plain.upper.tolist()
     assert priced.attained.tolist() == plain.attained.tolist()
@@ -163,7 +166,9 @@ def test_bounds_between_numbers_of_the_input_precision_hold_for_real_numbers() -
         low, high = row - abs(row) * 1e-12, row + abs(row) * 1e-12
         for bounds in ({"low": low}, {"high": high}, {"low": low, "high": high}):
             balls = tp.LInf(**bounds), tp.LInf(**bounds, domain=tp.Domain())
-            plain, priced = (tp.radius(model, [row], None, b, arithmetic="real") for b in balls)
+            plain, priced = (
+                tp.radius(model, [row], None, b, arithmetic="real", evidence=True) for b in balls
+            )
             assert priced.upper.tolist() == plain.upper.tolist()
             assert priced.attained.tolist() == plain.attained.tolist()
             n_open += bool(np.isfinite(plain.upper[0]) and not plain.attained[0])

@@ -301,7 +301,9 @@ class RunChecker:
         for feature, low, high in domain.ranges if domain is not None else ():
             sides[0][0, feature] = max(sides[0][0, feature], float(low))
             sides[1][0, feature] = min(sides[1][0, feature], float(high))
-        least, most = (evaluate.cast_rows(self.forest.ensemble, side)[0].tolist() for side in sides)
+        least, most = (
+            evaluate.cast_bounds(self.forest.ensemble, side)[0].tolist() for side in sides
+        )
         return least, most, frozenset()
 
     def _claimed_set(self, row: schema.Row) -> tuple[str, float]:
@@ -415,7 +417,7 @@ class RunChecker:
             cost = moves.distance(at)
         else:
             own, point = ([] if v is None else v.tolist() for v in (case.own, getattr(case, shown)))
-            total, _ = self.tariff.check_witness(own, point, self._bounds(case))
+            total, _, _ = self.tariff.check_witness(own, point, self._bounds(case))
             cost = root(total, self.tariff.power, up=True)
         require(_number(row.cost) == cost, f"shown: it costs {cost!r}")
 
@@ -486,7 +488,9 @@ class RunChecker:
         if self.tariff is not None:
             require(own is not None, "shown: one value per feature")
             values = [] if own is None else own.tolist()
-            cost, least = self.tariff.check_witness(values, case.short.tolist(), self._bounds(case))
+            cost, least, _ = self.tariff.check_witness(
+                values, case.short.tolist(), self._bounds(case)
+            )
             if not question.is_box and radius < math.inf:
                 budget = Fraction(radius) ** self.tariff.power
                 require(cost <= budget or least < budget, "shown: it costs too much")
@@ -504,7 +508,7 @@ class RunChecker:
         if case.claim is not None:
             self._check_shown(case, case.claim)
         own, point = ([] if v is None else v.tolist() for v in (case.own, case.point))
-        cost, least = tariff.check_witness(own, point, self._bounds(case))
+        cost, least, attains = tariff.check_witness(own, point, self._bounds(case))
         distance = root(cost, tariff.power, up=True)
         require(_number(row.witness_distance) == distance, f"witness: it costs {distance!r}")
         if question.is_box:
@@ -513,7 +517,7 @@ class RunChecker:
         upper = _number(row.upper)
         if question.asks_radius:
             nearest = root(least, tariff.power, up=False)
-            attains = cost == least == Fraction(nearest) ** tariff.power
+            attains = attains and least == Fraction(nearest) ** tariff.power
             require(attains == row.attained, f"witness: 'attained' is {attains}")
         else:
             nearest = min(question.eps_of(row), distance)

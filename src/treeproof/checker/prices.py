@@ -326,8 +326,14 @@ class Tariff:
             costs.append(self.missing(feature, own[feature], bounds))
         return [cost for cost in costs if cost is not None]
 
-    def check_witness(self, own: Floats, point: Floats, bounds: Any) -> tuple[Fraction, Fraction]:
-        """Cost of a point, and the least cost of what it stands for; rejects what may not be."""
+    def check_witness(
+        self, own: Floats, point: Floats, bounds: Any
+    ) -> tuple[Fraction, Fraction, bool]:
+        """Cost of a point, the least cost of what it stands for, and whether some of that has it.
+
+        Of a largest cost, axes that only approach theirs do not matter where it is smaller. Rejects
+        what may not be.
+        """
         total, least, limit = [Fraction(0)], [Fraction(0)], list(point)
         for axis in self.axes:
             before, after = (tuple(row[c] for c in axis.columns) for row in (own, point))
@@ -354,7 +360,11 @@ class Tariff:
         )
         # Numbers up to the threshold count where they obey the rules as the point does.
         obeys = all(rule.holds_between(point, limit) for rule in rules)
-        return self._add(total), self._add(least if obeys else total)
+        if not obeys:
+            least = total
+        whole, counts = self._add(least), not self.is_max
+        attains = all(c == n for c, n in zip(total, least, strict=True) if counts or n == whole)
+        return self._add(total), whole, attains
 
     def _number(self, feature: int, own: float, new: float, bounds: Any) -> Fraction | None:
         """Cost of a number, or of a missing one."""

@@ -44,6 +44,20 @@ def cast_rows(ensemble: Ensemble, rows: NDArray[np.floating]) -> FloatArray:
     return values
 
 
+def cast_bounds(ensemble: Ensemble, bounds: FloatArray) -> FloatArray:
+    """Bounds of rows in the model's input precision.
+
+    Sound: thresholds are numbers of that precision, so that of real numbers within bounds some are
+    below a threshold, or at it, iff some are with each bound rounded down.
+    """
+    cast = cast_rows(ensemble, bounds)
+    if not ensemble.over_reals:
+        return cast
+    real = np.dtype(ensemble.input_precision).type
+    below = np.nextafter(cast.astype(real), real(-np.inf)).astype(np.float64)
+    return np.where(cast > bounds, below, cast)
+
+
 class _Layout(NamedTuple):
     """Nodes for walking many rows at once: node n has two places, 2 n and 2 n + 1.
 

@@ -60,8 +60,8 @@ def _pricing_of(
         is_square=isinstance(perturbation, L2),
         is_box=is_box,
         budget=0.0 if is_box else reach.radius,
-        low=_tightened(np.maximum, _bounds(ensemble, reach.low), types.low),
-        high=_tightened(np.minimum, _bounds(ensemble, reach.high), types.high),
+        low=_tightened(np.maximum, evaluate.cast_bounds(ensemble, reach.low), types.low),
+        high=_tightened(np.minimum, evaluate.cast_bounds(ensemble, reach.high), types.high),
         tariff=tariff,
         is_relative=bool(getattr(perturbation, "relative", False)),
         tables={
@@ -73,20 +73,6 @@ def _pricing_of(
         stays=np.zeros((len(rows), axes.n_axes), dtype=bool),
         leaves=np.zeros(rows.shape, dtype=bool),
     )
-
-
-def _bounds(ensemble: Ensemble, bounds: FloatArray) -> FloatArray:
-    """Bounds in the model's input precision.
-
-    Sound: thresholds are numbers of that precision, so that of real numbers within bounds some are
-    below a threshold, or at it, iff some are with each bound rounded down.
-    """
-    cast = evaluate.cast_rows(ensemble, bounds)
-    if not ensemble.over_reals:
-        return cast
-    real = np.dtype(ensemble.input_precision).type
-    below = np.nextafter(cast.astype(real), real(-np.inf)).astype(np.float64)
-    return np.where(cast > bounds, below, cast)
 
 
 def _tightened(tighter: Any, bounds: FloatArray, own: FloatArray) -> FloatArray:
