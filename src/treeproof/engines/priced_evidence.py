@@ -74,7 +74,10 @@ def claimed_limit(
         # Everything: no row costs more than its dearest atoms together.
         finite = np.where(np.isfinite(prices.cost[row]), prices.cost[row], 0.0)
         largest = np.maximum.reduceat(finite, pricing.axes.atom_start[:-1])
-        return float(largest.max() if pricing.total == "max" else largest.sum()) * MORE
+        most = float(largest.max() if pricing.total == "max" else largest.sum())
+        return math.nextafter(
+            most * MORE, math.inf
+        )  # also where all that costs nothing is approached
     if pricing.total == "max":
         return float(np.nextafter(radius, 0.0)) if is_open else radius
     total, grid = Fraction(radius) ** (2 if pricing.is_square else 1), prices.grid(row)
