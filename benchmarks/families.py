@@ -290,7 +290,7 @@ CASES: dict[str, dict[str, Callable[[], Ask]]] = {
     "targets": {
         "six classes, 240 trees": partial(targets, "xgb40x5", "six", 10),
         "digits, 200 trees": partial(targets, "xgb20x4", "digits", 6),
-        "forest of six classes": partial(targets, "RandomForestClassifier", "six", 6),
+        "forest of six classes": partial(targets, "RandomForestClassifier", "six", 1),
     },
     "costs": {
         "adult L1": partial(typed, "xgb50x4", "adult", "L1", 40),
