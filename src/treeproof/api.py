@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from treeproof.errors import InvalidInput, UnsupportedQuery, nearest
 from treeproof.prediction import Model
@@ -38,22 +38,6 @@ if TYPE_CHECKING:
     from treeproof.search.question import PreparedQuestion
 
 
-LIMITS = ("time_limit_s", "node_limit", "memory_limit_mb")
-
-
-class FileOptions(TypedDict, total=False):
-    """What some kinds of model files leave open; `load` explains it."""
-
-    base_score: float | None
-    input_precision: Literal["float32", "float64"] | None
-    tie: Literal["lower", "upper"] | None
-    missing: Literal["nan", "zero", "none"] | None
-    n_classes: int | None
-    n_features: int | None
-    rounds: Literal["best", "all"] | None
-    classes: Sequence[Any] | None
-
-
 class RowOptions(TypedDict, total=False):
     """Options of every question about rows, wherever it is answered; `verify` explains them."""
 
@@ -71,35 +55,19 @@ class AskOptions(RowOptions, total=False):
     evidence: bool
 
 
-class AnchorOptions(TypedDict, total=False):
-    """Those of them that `anchor_features` takes."""
-
-    goal: Goal | None
-    arithmetic: Arithmetic
-    time_limit_s: float
-    node_limit: int
-    progress: Progress
-
-
-class ReasonOptions(AnchorOptions, total=False):
-    """Those of them that `reasons` takes, and preferences; `reasons` explains these."""
-
-    memory_limit_mb: float
-    evidence: bool
-    n_sets: int
-    n_changes: int
-    weights: PerFeature | None
-    always: int | str | Sequence[int | str]
-    never: int | str | Sequence[int | str]
-    groups: Sequence[Sequence[int | str]]
-
-
 def load(
     source: Any,
     *,
     decision_threshold: float | None = None,
     self_test: bool = True,
-    **options: Unpack[FileOptions],
+    base_score: float | None = None,
+    n_classes: int | None = None,
+    n_features: int | None = None,
+    rounds: Literal["best", "all"] | None = None,
+    classes: Sequence[Any] | None = None,
+    input_precision: Literal["float32", "float64"] | None = None,
+    tie: Literal["lower", "upper"] | None = None,
+    missing: Literal["nan", "zero", "none"] | None = None,
 ) -> Model:
     """Load a model exactly as it is deployed, or refuse it.
 
@@ -114,23 +82,26 @@ def load(
     self_test : bool
         Compare margins and labels with the source library, on rows made to tell small differences
         apart, whenever that library can be imported.
-    **options
-        What some models leave open:
-
-        * ``base_score`` (float): margin to start from, for XGBoost text dumps.
-        * ``n_classes`` (int): number of classes, for XGBoost text dumps: 1 for a score, 2 (the
-          default) for one margin, k for k margins whose trees take turns.
-        * ``n_features`` (int): number of columns of a row, for XGBoost text dumps and ONNX models
-          that do not state it; by default up to the last one used.
-        * ``rounds`` ("best" or "all"): rounds of an XGBoost model that stopped early: up to the
-          best, as XGB* estimators predict, or all, as a Booster does; by default as the object, or
-          who saved the file (`ModelWarning`).
-        * ``classes`` (sequence): names of the classes, in the order of the model's own, where
-          labels were encoded before training: the ``classes_`` of a LabelEncoder.
-        * ``input_precision`` ("float32" or "float64"): precision of comparisons, for treelite
-          checkpoints.
-        * ``tie`` ("lower" or "upper"): which class a tie goes to, for treelite checkpoints.
-        * ``missing`` ("nan", "zero" or "none"): what counts as missing, for treelite checkpoints.
+    base_score : float, optional
+        Margin to start from, for XGBoost text dumps.
+    n_classes : int, optional
+        Number of classes, for XGBoost text dumps: 1 for a score, 2 (the default) for one margin, k
+        for k margins whose trees take turns.
+    n_features : int, optional
+        Number of columns of a row, for XGBoost text dumps and ONNX models that do not state it; by
+        default up to the last one used.
+    rounds : {"best", "all"}, optional
+        Rounds of an XGBoost model that stopped early: up to the best, as XGB* estimators predict,
+        or all, as a Booster does; by default as the object, or who saved the file (`ModelWarning`).
+    classes : sequence, optional
+        Names of the classes, in the order of the model's own, where labels were encoded before
+        training: the ``classes_`` of a LabelEncoder.
+    input_precision : {"float32", "float64"}, optional
+        Precision of comparisons, for treelite checkpoints.
+    tie : {"lower", "upper"}, optional
+        Which class a tie goes to, for treelite checkpoints.
+    missing : {"nan", "zero", "none"}, optional
+        What counts as missing, for treelite checkpoints.
 
     Returns
     -------
@@ -149,8 +120,11 @@ def load(
     from treeproof.loaders import load_ensemble
     from treeproof.loaders.base import LoadOptions
 
-    refuse_others("load", options, FileOptions)
-    given = LoadOptions(decision_threshold=decision_threshold, **options)
+    given = LoadOptions(
+        decision_threshold=decision_threshold, base_score=base_score, n_classes=n_classes,
+        n_features=n_features, rounds=rounds, classes=classes, input_precision=input_precision,
+        tie=tie, missing=missing,
+    )  # fmt: skip
     return Model(load_ensemble(source, options=given, self_test=self_test))
 
 
@@ -501,8 +475,12 @@ def anchor_features(
     perturbation: float | LInf | Box | None = None,
     *,
     engine: str | Engine = "exact",
+    goal: Goal | None = None,
+    arithmetic: Arithmetic = "float64",
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
     n_jobs: int = 1,
-    **options: Unpack[AnchorOptions],
+    progress: Progress = False,
 ) -> Reasons:
     """Find a small set of features that, once fixed, provably fixes the answer.
 
@@ -516,11 +494,12 @@ def anchor_features(
         How the other features may move; by default anywhere at all.
     engine : str or engine
         Engine that proves sets; complete ones also prove that no feature can be left out.
-    n_jobs
+    goal, arithmetic
         See `verify`.
-    **options
-        ``goal``, ``arithmetic``, ``time_limit_s``, ``node_limit`` and ``progress``, see `verify`.
-        When a limit is reached, the set is still sufficient, but perhaps not minimal.
+    time_limit_s, node_limit : float, int
+        Limits per row; when one is reached, the set is still sufficient, but perhaps not minimal.
+    n_jobs, progress
+        See `verify`.
 
     Returns
     -------
@@ -535,17 +514,12 @@ def anchor_features(
     from treeproof.search.anchors import find_anchors
     from treeproof.search.reasons import Wanted, find_reasons
 
-    refuse_others("anchor_features", options, AnchorOptions)
     moves = as_perturbation(perturbation)
     if isinstance(moves, LInf) and moves.eps is None:
         raise InvalidInput("LInf must have a radius here, such as LInf(0.1). Got none.")
     chosen = engine_named(engine)
-    budget = Budget(
-        time_limit_s=options.pop("time_limit_s", math.inf),
-        node_limit=options.pop("node_limit", 2**62),
-    )
-    progress = options.pop("progress", False)
-    query = _query_around(model, X, y, moves, n_jobs, **options)
+    budget = Budget(time_limit_s=time_limit_s, node_limit=node_limit)
+    query = _query_around(model, X, y, moves, n_jobs, goal=goal, arithmetic=arithmetic)
     require_support(chosen, query)
     wanted = Wanted.of(query.ensemble)
     if isinstance(chosen, ExactEngine) and query.pricing is None:
@@ -564,8 +538,20 @@ def reasons(
     *,
     minimum: bool = False,
     intervals: bool = False,
+    n_sets: int = 1,
+    n_changes: int = 0,
+    weights: PerFeature | None = None,
+    always: int | str | Sequence[int | str] = (),
+    never: int | str | Sequence[int | str] = (),
+    groups: Sequence[Sequence[int | str]] = (),
+    goal: Goal | None = None,
+    arithmetic: Arithmetic = "float64",
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    evidence: bool = False,
     n_jobs: int = 1,
-    **options: Unpack[ReasonOptions],
+    progress: Progress = False,
 ) -> Reasons:
     """Find why the model answers as it does: which features suffice, and what would change it.
 
@@ -587,23 +573,26 @@ def reasons(
     intervals : bool
         Find how far the features of the set may still move, all at once: intervals of which no end
         can be moved further out.
-    n_jobs : int
-        Threads over rows; -1 for all cores.
-    **options
-        ``goal``, ``arithmetic``, ``time_limit_s``, ``node_limit``, ``memory_limit_mb`` and
-        ``progress``, see `verify`; limits are per row, and with any of them sets are still
-        sufficient. And
-
-        * ``n_sets`` (int): find so many different sets, if they exist; 1 by default.
-        * ``n_changes`` (int): find so many different changes, if they exist, each with a row that
-          shows it; none by default.
-        * ``weights`` (dict, Series or array-like): whole numbers from 1 on, one for each feature;
-          features of larger weight are left out first, and `minimum` is that of the sum.
-        * ``always``, ``never`` (names or numbers of features): what sets must and must not use;
-          without `n_changes`.
-        * ``groups`` (lists of names or numbers): features that are one, such as the columns of a
-          category or a patch of an image; kept or left open together, and counted once.
-        * ``evidence`` (bool): prove every set once more, on record, for ``treeproof check``.
+    n_sets : int
+        Find so many different sets, if they exist.
+    n_changes : int
+        Find so many different changes, if they exist, each with a row that shows it.
+    weights : dict, Series or array-like, optional
+        Whole numbers from 1 on, one for each feature; features of larger weight are left out first,
+        and `minimum` is that of the sum.
+    always, never : int, str or sequence of them
+        Features that sets must and must not use; without `n_changes`.
+    groups : sequence of sequences of int or str
+        Features that are one, such as the columns of a category or a patch of an image; kept or
+        left open together, and counted once.
+    goal, arithmetic
+        See `verify`.
+    time_limit_s, node_limit, memory_limit_mb : float, int, float
+        Limits per row; with any of them sets are still sufficient.
+    evidence : bool
+        Prove every set once more, on record, for ``treeproof check``.
+    n_jobs, progress
+        See `verify`.
 
     Returns
     -------
@@ -616,36 +605,25 @@ def reasons(
     from treeproof.search.anchors import find_anchors
     from treeproof.search.reasons import Wanted, find_reasons
 
-    refuse_others("reasons", options, ReasonOptions)
     moves = as_perturbation(domain)
     if isinstance(moves, LInf) and moves.eps is None:
         raise InvalidInput("LInf must have a radius here, such as LInf(0.1). Got none.")
-    given: dict[str, Any] = dict(options)
-    limits = {name: given.pop(name) for name in LIMITS if name in given}
-    asked = {name: given.pop(name) for name in ("goal", "arithmetic") if name in given}
-    shared = {"n_jobs": n_jobs, "evidence": given.pop("evidence", False)}
-    shared["progress"] = given.pop("progress", False)
-    if shared["evidence"] and isinstance(moves, LInf):
+    if evidence and isinstance(moves, LInf):
         raise InvalidInput("'evidence' needs a domain that is a Box, or none. Got an LInf.")
     if isinstance(moves, Domain):
         moves = Box(-math.inf, math.inf, moves)
-    query = _query_around(model, X, y, moves, n_jobs, **asked)
-    wanted = Wanted.of(query.ensemble, minimum=minimum, intervals=intervals, **given)
+    query = _query_around(model, X, y, moves, n_jobs, goal=goal, arithmetic=arithmetic)
+    wanted = Wanted.of(
+        query.ensemble, minimum=minimum, intervals=intervals, n_sets=n_sets, n_changes=n_changes,
+        weights=weights, always=always, never=never, groups=groups,
+    )  # fmt: skip
+    budget = Budget(
+        time_limit_s=time_limit_s, node_limit=node_limit, memory_limit_mb=memory_limit_mb
+    )
+    shared: dict[str, Any] = {"n_jobs": n_jobs, "evidence": evidence, "progress": progress}
     if query.pricing is not None:
-        return find_anchors(ExactEngine(), query, wanted, Budget(**limits), **shared)
-    return find_reasons(query, wanted, Budget(**limits), **shared)
-
-
-class ProveOptions(TypedDict, total=False):
-    """Options of every question about a domain; `prove` explains them."""
-
-    missing: Features
-    time_limit_s: float
-    node_limit: int
-    memory_limit_mb: float
-    n_jobs: int
-    evidence: bool
-    progress: Progress
+        return find_anchors(ExactEngine(), query, wanted, budget, **shared)
+    return find_reasons(query, wanted, budget, **shared)
 
 
 def prove(
@@ -653,7 +631,14 @@ def prove(
     claim: Property,
     domain: float | Box | LInf,
     X: Any = None,
-    **options: Unpack[ProveOptions],
+    *,
+    missing: Features = (),
+    time_limit_s: float = 60.0,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    n_jobs: int = 1,
+    evidence: bool = False,
+    progress: Progress = False,
 ) -> Any:
     """Decide whether a property holds for every input of a domain, or of the set around each row.
 
@@ -670,17 +655,17 @@ def prove(
         they are, unless they are what the property changes.
     X : array-like or data frame of shape (n_rows, n_features), optional
         Rows around which the domain is; missing values stay missing.
-    **options
-        What else is asked, and how long it may take:
-
-        * ``missing`` (str, int or sequence of them): features that may be missing, too.
-        * ``time_limit_s``, ``node_limit``, ``memory_limit_mb``: limits for each question that the
-          property consists of; what needs more is 'unknown'. By default 60 seconds and 4096 MB.
-        * ``n_jobs`` (int): threads over rows; -1 for all cores.
-        * ``evidence`` (bool): prove the answer once more, on record, for ``treeproof check``.
-        * ``progress`` (bool or callable): see `verify`; what is counted are the questions that the
-          property consists of, each about the domain or about every row. Those that need not be
-          asked in the end count as answered.
+    missing : str, int or sequence of them
+        Features that may be missing, too.
+    time_limit_s, node_limit, memory_limit_mb : float, int, float
+        Limits for each question that the property consists of; what needs more is 'unknown'.
+    n_jobs : int
+        Threads over rows; -1 for all cores.
+    evidence : bool
+        Prove the answer once more, on record, for ``treeproof check``.
+    progress : bool or callable
+        See `verify`; what is counted are the questions that the property consists of, each about
+        the domain or about every row. Those that need not be asked in the end count as answered.
 
     Returns
     -------
@@ -689,7 +674,15 @@ def prove(
     """
     from treeproof.search.proving import prove_property
 
-    inquiry = _inquiry("prove", domain, X, options)
+    inquiry = _inquiry(
+        domain,
+        X,
+        missing,
+        (time_limit_s, node_limit, memory_limit_mb),
+        n_jobs=n_jobs,
+        evidence=evidence,
+        progress=progress,
+    )
     results = prove_property(loaded(model).ensemble, claim, inquiry)
     return results[0] if X is None else results
 
@@ -701,7 +694,13 @@ def largest_change(
     X: Any = None,
     *,
     label: object = None,
-    **options: Unpack[ProveOptions],
+    missing: Features = (),
+    time_limit_s: float = 60.0,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    n_jobs: int = 1,
+    evidence: bool = False,
+    progress: Progress = False,
 ) -> Any:
     """Find how far some features alone can move the score.
 
@@ -715,7 +714,7 @@ def largest_change(
         See `prove`.
     label : object, optional
         Class whose margin is meant, for several classes; by default any of them.
-    **options
+    missing, time_limit_s, node_limit, memory_limit_mb, n_jobs, evidence, progress
         See `prove`.
 
     Returns
@@ -725,7 +724,15 @@ def largest_change(
     """
     from treeproof.search.proving import find_largest_change
 
-    inquiry = _inquiry("largest_change", domain, X, options)
+    inquiry = _inquiry(
+        domain,
+        X,
+        missing,
+        (time_limit_s, node_limit, memory_limit_mb),
+        n_jobs=n_jobs,
+        evidence=evidence,
+        progress=progress,
+    )
     results = find_largest_change(loaded(model).ensemble, features, label, inquiry)
     return results[0] if X is None else results
 
@@ -736,7 +743,13 @@ def score_range(
     X: Any = None,
     *,
     label: object = None,
-    **options: Unpack[ProveOptions],
+    missing: Features = (),
+    time_limit_s: float = 60.0,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    n_jobs: int = 1,
+    evidence: bool = False,
+    progress: Progress = False,
 ) -> Any:
     """Find the smallest and the largest score that inputs of a domain can have.
 
@@ -746,7 +759,7 @@ def score_range(
         See `prove`.
     label : object, optional
         Class whose margin is meant, for several classes.
-    **options
+    missing, time_limit_s, node_limit, memory_limit_mb, n_jobs, evidence, progress
         See `prove`.
 
     Returns
@@ -756,17 +769,17 @@ def score_range(
     """
     from treeproof.search.proving import find_score_range
 
-    inquiry = _inquiry("score_range", domain, X, options)
+    inquiry = _inquiry(
+        domain,
+        X,
+        missing,
+        (time_limit_s, node_limit, memory_limit_mb),
+        n_jobs=n_jobs,
+        evidence=evidence,
+        progress=progress,
+    )
     bounds = find_score_range(loaded(model).ensemble, label, inquiry)
     return bounds[0] if X is None else bounds
-
-
-class DiffOptions(ProveOptions, total=False):
-    """Options of `diff`."""
-
-    delta: float | None
-    labels: bool | None
-    gap: float
 
 
 def diff(
@@ -774,7 +787,17 @@ def diff(
     second: Any,
     domain: float | Box | LInf,
     X: Any = None,
-    **options: Unpack[DiffOptions],
+    *,
+    delta: float | None = None,
+    labels: bool | None = None,
+    gap: float = 0.0,
+    missing: Features = (),
+    time_limit_s: float = 60.0,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    n_jobs: int = 1,
+    evidence: bool = False,
+    progress: Progress = False,
 ) -> Any:
     """Decide whether two models are the same for every input, or find where they differ most.
 
@@ -785,16 +808,17 @@ def diff(
         anything that `load` takes. Columns are matched by name where both models have names.
     domain, X
         See `prove`.
-    **options
-        What counts as the same, and the options of `prove`; limits are for all questions together:
-
-        * ``delta`` (float): scores that differ by no more are the same. Sums of floats are rounded,
-          so two libraries rarely agree to the last digit; by default 1e-4, or the largest rounding
-          of both models' sums where that is more, up to 0.01.
-        * ``labels`` (bool): whether every row must get the same label, however near the decision it
-          is. By default that is asked only where it does not follow, up to `delta`, from scores.
-        * ``gap`` (float): part of the largest difference by which it may be missed, such as 0.01;
-          by default 0.
+    delta : float, optional
+        Scores that differ by no more are the same. Sums of floats are rounded, so two libraries
+        rarely agree to the last digit; by default 1e-4, or the largest rounding of both models'
+        sums where that is more, up to 0.01.
+    labels : bool, optional
+        Whether every row must get the same label, however near the decision it is. By default that
+        is asked only where it does not follow, up to `delta`, from scores.
+    gap : float
+        Part of the largest difference by which it may be missed, such as 0.01.
+    missing, time_limit_s, node_limit, memory_limit_mb, n_jobs, evidence, progress
+        See `prove`; limits are for all questions together.
 
     Returns
     -------
@@ -804,26 +828,34 @@ def diff(
     """
     from treeproof.search.comparing import Sameness, compare
 
-    refuse_others("diff", options, DiffOptions)
-    sameness = Sameness(
-        delta=options.pop("delta", None),
-        labels=options.pop("labels", None),
-        share=options.pop("gap", 0.0),
+    sameness = Sameness(delta=delta, labels=labels, share=gap)
+    inquiry = _inquiry(
+        domain,
+        X,
+        missing,
+        (time_limit_s, node_limit, memory_limit_mb),
+        n_jobs=n_jobs,
+        evidence=evidence,
+        progress=progress,
     )
-    inquiry = _inquiry("diff", domain, X, options)
     models = loaded(first).ensemble, loaded(second).ensemble
     results = compare(*models, sameness, inquiry)
     return results[0] if X is None else results
 
 
-def _inquiry(function: str, domain: float | Box | LInf, X: Any, options: Any) -> Inquiry:
+def _inquiry(
+    domain: float | Box | LInf,
+    X: Any,
+    missing: Features,
+    limits: tuple[float, int, float],
+    **options: Any,
+) -> Inquiry:
     from treeproof.engines.base import Budget
     from treeproof.search.proving import Inquiry
 
-    refuse_others(function, options, ProveOptions)
-    limits = {name: options.pop(name) for name in LIMITS if name in options}
-    budget = Budget(**({"time_limit_s": 60.0} | limits))
-    return Inquiry(domain=as_perturbation(domain), X=X, budget=budget, **options)
+    seconds, nodes, memory = limits
+    budget = Budget(time_limit_s=seconds, node_limit=nodes, memory_limit_mb=memory)
+    return Inquiry(domain=as_perturbation(domain), X=X, missing=missing, budget=budget, **options)
 
 
 def loaded(model: Any) -> Model:
