@@ -208,14 +208,15 @@ def _accuracy(estimator: Any, data: "_Data", where: str) -> list[str]:
     lines = [f"accuracy on {where}: {estimator.score(data.frame(), data.labels):.6g}"]
     if not estimator.reach_.any():
         return lines
-    lines.append(
-        f"robust error on {where}, exact: {estimator.robust_error(data.frame(), data.labels):.6g}"
-    )
-    if len(data.labels) <= MOST_ROWS:
+    boxes = estimator.boxes(data.frame())
+    kind = "at most" if boxes.holds_more else "exact"
+    error = estimator.robust_error(data.frame(), data.labels)
+    lines.append(f"robust error on {where}, {kind}: {error:.6g}")
+    if len(data.labels) <= MOST_ROWS and not boxes.holds_more:
         import numpy as np
 
         _, targets = np.unique(data.labels, return_inverse=True)
-        least = find_conflicts(estimator.boxes(data.frame()), targets).least_error
+        least = find_conflicts(boxes, targets).least_error
         constant = 1.0 - np.bincount(targets).max() / len(targets)
         lines[-1] += f" (least possible {least:.6g}, constant answer {constant:.6g})"
     return lines
@@ -283,38 +284,9 @@ def _check_test(tested: _Data, data: _Data, test_path: str | None, data_path: st
 
 def _shape_of(file: "DataFile", chunk: Any) -> "Ensemble":
     """The columns of a file as a model: cells are read as any model reads them."""
-    return _shape(len(file.columns) or chunk.values.shape[1], file.columns)
+    from treeproof.training.boxes import columns_only
 
-
-def _shape(n_features: int, names: tuple[str, ...]) -> "Ensemble":
-    """A model of one leaf with some columns."""
-    import numpy as np
-
-    from treeproof.model.builder import TreeBuilder
-    from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
-
-    builder = TreeBuilder()
-    nothing = np.array([-1])
-    builder.add_tree(
-        feature=nothing,
-        threshold=np.zeros(1),
-        left=nothing,
-        right=nothing,
-        flags=np.zeros(1, dtype=np.uint8),
-        value=np.zeros(1),
-        output=0,
-    )
-    return Ensemble(
-        trees=builder.finish(),
-        n_features=n_features,
-        n_outputs=1,
-        input_precision="float32",
-        aggregation=Aggregation(precision="float32", start=(0.0,)),
-        decision=Decision(kind="score"),
-        feature_names=names,
-        infinite_allowed=False,
-        provenance=Provenance(library="treeproof"),
-    )
+    return columns_only(len(file.columns) or chunk.values.shape[1], file.columns)
 
 
 def _label_array(labels: list[Any]) -> Any:
@@ -345,6 +317,7 @@ def _estimator(
     from treeproof.query.names import feature_number
     from treeproof.query.threats import known_feature, load_threat
     from treeproof.training import RobustGBDTClassifier
+    from treeproof.training.boxes import columns_only
 
     def number(name: str) -> int:
         return feature_number(known_feature(name, data.names), data.values.shape[1], data.names)
@@ -362,7 +335,7 @@ def _estimator(
                 "--threat says all about the attacker. Leave --eps, --eps-scale and --frozen out."
             )
         perturbation = load_threat(threat_path).perturbation(
-            _shape(data.values.shape[1], data.names), data.values
+            columns_only(data.values.shape[1], data.names), data.values
         )
     return RobustGBDTClassifier(
         perturbation=perturbation,

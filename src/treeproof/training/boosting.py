@@ -51,9 +51,10 @@ class RobustGBDTClassifier(TreeClassifier):
     ----------
     eps : float, default=0.0
         How far an attacker may move each value, in the units of `feature_scale`.
-    perturbation : LInf or Box, optional
+    perturbation : LInf, L1, L2, L0, Cost, All or Box, optional
         How rows may move, in place of `eps`, `feature_scale` and `frozen_features`; per feature
-        and direction.
+        and direction, with a domain. Trees are trained against a box: as far as each feature gets
+        alone.
     method : {"exact", "chen2019"}, default="exact"
         How trees are trained where rows can move. "chen2019" scores splits by four placements of
         the rows near the threshold (Chen et al., "Robust Decision Trees Against Adversarial

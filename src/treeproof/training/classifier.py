@@ -109,7 +109,8 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     def robust_error(self, X: Any, y: Any) -> float:
         """Share of rows that the attacker of this estimator can break, or not proved to be safe.
 
-        Decided by the exact engine for every row; the attacker moves rows as he does in training.
+        Decided by the exact engine for every row; the attacker moves rows as he does in training,
+        anywhere in a box. Of a perturbation that is none, `treeproof.verify` says how much less.
 
         Parameters
         ----------

@@ -13,7 +13,7 @@ from treeproof.loaders import load_ensemble
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.rows import label_numbers, numeric_rows
 from treeproof.prediction import Model
-from treeproof.query.perturbations import Box, LInf
+from treeproof.query.perturbations import Ball, Box
 from treeproof.training.boxes import boxes_around
 from treeproof.training.refit import fit_against_worst_cases, measure
 from treeproof.training.worst_cases import WorstCases
@@ -25,7 +25,7 @@ def robust_refit(
     model: Any,
     X: Any,
     y: Any,
-    perturbation: LInf | Box,
+    perturbation: Ball | Box,
     *,
     leaf_penalty: float = 10.0,
     sample_weight: Any = None,
@@ -47,8 +47,9 @@ def robust_refit(
         Rows, best those that the model was trained on.
     y : array-like of shape (n_rows,)
         Labels, as the model reports them.
-    perturbation : LInf or Box
-        How rows may move, with a radius.
+    perturbation : LInf, L1, L2, L0, Cost, All or Box
+        How rows may move, with a limit. Worst cases are those of a box, as far as each feature gets
+        alone; categories change where a domain says so.
     leaf_penalty : float
         Factor of half the sum of squared leaves; larger values give more cautious models. Choose
         it by the robust error on other rows.
@@ -77,7 +78,7 @@ def robust_refit(
             f"'sample_weight' must be {len(rows)} numbers of at least 0, one per row, and some must"
             " be positive."
         )
-    boxes = boxes_around(rows, perturbation, ensemble.feature_names)
+    boxes = boxes_around(rows, perturbation, model=ensemble)
     worst = WorstCases(ensemble, boxes, targets, n_jobs=n_jobs)
     before = measure(worst, worst.values_of(ensemble.trees.leaf_value), weights)
     fitted = fit_against_worst_cases(worst, weights, penalty)

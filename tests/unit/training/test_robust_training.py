@@ -473,7 +473,7 @@ ROWS, LABELS = problem(0)
             lambda: RobustGBDTClassifier(eps=0.1, frozen_features=["age"]).fit(ROWS, LABELS),
             "frozen_features",
         ),
-        (lambda: RobustGBDTClassifier(perturbation=tp.L1(1.0)).fit(ROWS, LABELS), "LInf"),
+        (lambda: RobustGBDTClassifier(perturbation=tp.L1()).fit(ROWS, LABELS), "radius"),
         (
             lambda: RobustGBDTClassifier(eps=1.0, perturbation=tp.LInf(1.0)).fit(ROWS, LABELS),
             "'perturbation'",
