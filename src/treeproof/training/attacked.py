@@ -15,10 +15,10 @@ from treeproof.kernels.training.attacked import (
     RIGHT,
     VALUE,
     AttackedRows,
-    AttackedSettings,
     add_worst_leaves,
     grow_attacked,
 )
+from treeproof.kernels.training.growth import GrowthSettings
 from treeproof.kernels.training.losses import GrownTree
 from treeproof.training.boxes import RowBoxes
 
@@ -75,7 +75,7 @@ class AttackedTable:
         self,
         gradients: FloatArray,
         weights: FloatArray,
-        settings: AttackedSettings,
+        settings: GrowthSettings,
         rows: IntArray,
         features: IntArray,
     ) -> tuple[GrownTree, IntArray]:

@@ -13,9 +13,9 @@ from treeproof.errors import InvalidInput, check_integer
 from treeproof.model.ensemble import Ensemble
 from treeproof.prediction import Model
 from treeproof.training.boosting import RobustGBDTClassifier
-from treeproof.training.classifier import TrainingRows
 from treeproof.training.export import TrainedTrees, to_ensemble
 from treeproof.training.robust_boosting import constant_answer, robust_error
+from treeproof.training.rows import TrainingRows
 
 DEFAULT_GRID: tuple[dict[str, list[Any]], ...] = (
     {"max_depth": [1], "n_estimators": [60], "conflicts": ["drop", "keep"]},

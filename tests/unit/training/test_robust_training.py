@@ -19,7 +19,7 @@ from sklearn.ensemble import (
 from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
-from treeproof.kernels.training.attacked import AttackedSettings
+from treeproof.kernels.training.growth import GrowthSettings
 from treeproof.kernels.training.leaf_fit import KnownCuts, fit_leaves
 from treeproof.kernels.training.losses import GrownTree
 from treeproof.training import (
@@ -35,7 +35,7 @@ from treeproof.training.conflicts import find_conflicts
 from treeproof.training.refit import fit_against_worst_cases, measure
 from treeproof.training.worst_cases import WorstCases
 
-SETTINGS = AttackedSettings(
+SETTINGS = GrowthSettings(
     reg_lambda=1.0, gamma=0.0, min_child_weight=0.0, min_samples_leaf=1, learning_rate=1.0,
     max_depth=4, features_per_node=10**9, seed=0,
 )  # fmt: skip

@@ -51,19 +51,6 @@ class AttackedRows(NamedTuple):
     weights: NDArray[np.float64]
 
 
-class AttackedSettings(NamedTuple):
-    """Numbers that rule growth."""
-
-    reg_lambda: float
-    gamma: float  # least gain of a split
-    min_child_weight: float  # least sum of hessians of the rows that can reach a child
-    min_samples_leaf: int  # least weight of the rows that can reach a child
-    learning_rate: float
-    max_depth: int
-    features_per_node: int  # how many features, chosen at random, each node may split on
-    seed: int
-
-
 @noalloc_kernel
 def best_value(gradient, hessian, reg_lambda):
     """Newton step of a leaf."""
