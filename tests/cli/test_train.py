@@ -51,7 +51,7 @@ def test_xgboost_reads_the_model_and_agrees(run: Run, data: Path, tmp_path: Path
     out = tmp_path / "model.json"
     result = run(*words(data, out, "--eps", "0.1", "--eps-scale", "std"))
     assert result.exit_code == 0, result.stderr
-    assert "XGBoost files know classes by number: 0 is 'a', 1 is 'b'." in result.stderr
+    assert "The file knows classes by number: 0 is 'a', 1 is 'b'." in result.stderr
     X = load_iris().data[:20].astype(np.float32)
     names = ["length", "width", "petal length", "petal width"]
     rows = xgboost.DMatrix(X, feature_names=names)
@@ -82,7 +82,7 @@ def test_labels_and_rows_of_arrays(run: Run, tmp_path: Path) -> None:
         (["--rows", "0:3"], "Training needs rows of at least two classes."),
         (["--label", "kinds"], "has no 'kinds'. Did you mean 'kind'?"),
         (["--subsample", "0"], "0.0 is not in the range"),
-        (["--out", "model.txt"], "The model file must end in .json, .ubj, .treeproof."),
+        (["--out", "model.txt"], "The model file must end in .json, .ubj, .onnx, .treeproof."),
         (["--out", "absent/model.json"], "The folder of the model file"),
         (["--test", "absent.csv"], "'absent.csv' cannot be read"),
     ],

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from treeproof.data.readers import DataFile
     from treeproof.model.ensemble import Ensemble
 
-_SUFFIXES = (".json", ".ubj", ".treeproof")
+_SUFFIXES = (".json", ".ubj", ".onnx", ".treeproof")
 _SHARE = FiniteNumber(0.0, 1.0, min_open=True)
 
 _attacker = section("Attacker")
@@ -48,7 +48,7 @@ _trees = section("Trees")
     required=True,
     metavar="MODEL",
     type=FILE,
-    help="Where to save it: .json or .ubj for XGBoost, .treeproof to keep labels that are texts.",
+    help="Where to save it: .json or .ubj for XGBoost, .onnx, .treeproof for any labels.",
 )
 @click.option("--test", "test_path", metavar="DATA", type=FILE, help="Rows to try it on.")
 @click.option("--seed", "random_state", type=SEED, default=0, help="Seed of everything random.")
@@ -175,6 +175,8 @@ def command(
         lines += _accuracy(estimator, tested, f"{len(tested.labels)} rows of {test_path}")
     if out.endswith(".treeproof"):
         treeproof.Model(estimator.to_ensemble()).save(out)
+    elif out.endswith(".onnx"):
+        estimator.save_onnx(out)
     else:
         estimator.save_xgboost(out)
     for line in (*lines, f"saved as {out}"):
@@ -347,9 +349,10 @@ def _estimator(
 
 
 def _say_classes(classes: list[Any], out: str) -> None:
-    if out.endswith(".treeproof") or classes == list(range(len(classes))):
+    is_kept = out.endswith(".onnx") and all(isinstance(name, str | int) for name in classes)
+    if out.endswith(".treeproof") or is_kept or classes == list(range(len(classes))):
         return
     said = listed([f"{number} is {label!r}" for number, label in enumerate(classes)])
     print_note(
-        f"XGBoost files know classes by number: {said}. A file that ends in .treeproof keeps them."
+        f"The file knows classes by number: {said}. A file that ends in .treeproof keeps them."
     )

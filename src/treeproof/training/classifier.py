@@ -19,7 +19,14 @@ from treeproof.query.perturbations import LInf
 from treeproof.training.attacked import AttackedTable
 from treeproof.training.binning import training_table
 from treeproof.training.boxes import RowBoxes, boxes_around
-from treeproof.training.export import TrainedTrees, save_document, to_ensemble, to_ubjson
+from treeproof.training.export import (
+    TrainedTrees,
+    save_document,
+    to_ensemble,
+    to_onnx,
+    to_ubjson,
+    write_file,
+)
 from treeproof.training.parameters import MAX_BINS, feature_reach, monotone_directions
 from treeproof.training.robust_boosting import RobustFit, constant_answer, robust_error
 from treeproof.training.rows import TrainingRows
@@ -140,6 +147,21 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         """
         check_is_fitted(self)
         save_document(self._trained, path)
+
+    def save_onnx(self, path: str | PathLike[str]) -> None:
+        """Write the model for ONNX runtimes; `onnx` must be installed.
+
+        Classes that are neither whole numbers nor texts become their numbers. Runtimes may add
+        leaves up in another order, so margins can differ in the last bits: `treeproof.load` of the
+        file says what is deployed.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to.
+        """
+        check_is_fitted(self)
+        write_file(to_onnx(self._trained), path)
 
     def to_xgboost(self) -> "xgboost.Booster":
         """Return an XGBoost Booster with bit-equal margins; it knows classes by their numbers."""

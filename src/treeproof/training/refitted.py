@@ -2,7 +2,9 @@
 
 import copy
 import json
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,7 +44,7 @@ def robust_refit(
     Parameters
     ----------
     model : model object
-        A classifier of XGBoost, LightGBM or scikit-learn, or a `Model`.
+        A classifier of XGBoost, LightGBM, CatBoost or scikit-learn, or a `Model`.
     X : array-like or data frame of shape (n_rows, n_features)
         Rows, best those that the model was trained on.
     y : array-like of shape (n_rows,)
@@ -98,8 +100,8 @@ def _writer_of(model: Any) -> Any:
         if known in names:
             return writer
     raise UnsupportedModel(
-        "Leaves can be put back into models of XGBoost, LightGBM and scikit-learn, and into a"
-        f" treeproof Model. Got {type(model).__name__}; treeproof.load makes a Model of it."
+        "Leaves can be put back into models of XGBoost, LightGBM, CatBoost and scikit-learn, and"
+        f" into a treeproof Model. Got {type(model).__name__}; treeproof.load makes a Model of it."
     )
 
 
@@ -168,6 +170,22 @@ def _into_lightgbm(model: Any, ensemble: Ensemble, table: FloatArray) -> Any:
     return estimator
 
 
+def _into_catboost(model: Any, ensemble: Ensemble, table: FloatArray) -> Any:
+    # CatBoost changes leaves of models from JSON, not of copies.
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(Path(folder) / "model.json")
+        model.save_model(file, format="json")
+        estimator = type(model)().load_model(file, format="json")
+    counts, width = np.array(estimator.get_tree_leaf_counts(), dtype=np.int64), table.shape[1]
+    values = np.array(estimator.get_leaf_values(), dtype=np.float64).reshape(-1, width)
+    first = np.concatenate([[0], np.cumsum(counts)])
+    for number in range(ensemble.n_trees):
+        leaves, source = _leaves_of(ensemble, number)
+        values[first[number] + source] = table[leaves]
+    estimator.set_leaf_values(values.ravel())
+    return estimator
+
+
 def _into_forest(model: Any, ensemble: Ensemble, table: FloatArray) -> Any:
     """Shares of classes: what is the same for all of a leaf, or a factor, changes no label."""
     estimator = copy.deepcopy(model)
@@ -210,6 +228,7 @@ _WRITERS = {
     "xgboost.XGBClassifier": _into_xgboost,
     "lightgbm.Booster": _into_lightgbm,
     "lightgbm.LGBMClassifier": _into_lightgbm,
+    "catboost.CatBoost": _into_catboost,
     "treeproof.TreeClassifier": _into_own,
     "sklearn.ForestClassifier": _into_forest,
     "sklearn.DecisionTreeClassifier": _into_forest,

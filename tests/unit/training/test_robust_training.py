@@ -3,6 +3,7 @@
 import itertools
 from typing import Any
 
+import catboost
 import lightgbm
 import numpy as np
 import pandas as pd
@@ -269,6 +270,7 @@ MODELS = [
     RandomForestClassifier(10, max_depth=4, random_state=0),
     ExtraTreesClassifier(10, max_depth=4, random_state=0),
     DecisionTreeClassifier(max_depth=4, random_state=0),
+    catboost.CatBoostClassifier(iterations=10, depth=3, verbose=False, allow_writing_files=False),
     GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0),
     HistGradientBoostingClassifier(max_iter=10, max_depth=3, min_samples_leaf=5),
     RobustGBDTClassifier(n_estimators=10, max_depth=3),
@@ -287,7 +289,7 @@ def test_a_refitted_model_is_safer_and_stays_one_of_its_library(model: Any, n_cl
     assert tp.load(model).fingerprint == before.fingerprint
     if not isinstance(model, RobustGBDTClassifier):
         assert "bit-equal" in after.ensemble.provenance.self_test
-    np.testing.assert_array_equal(after.predict(X), again.predict(X))
+    np.testing.assert_array_equal(after.predict(X), np.ravel(again.predict(X)))
 
     def loss(ensemble: Any) -> float:
         worst = WorstCases(ensemble, boxes_around(X, tp.LInf(0.1)), y)
