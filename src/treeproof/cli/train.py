@@ -205,7 +205,7 @@ def _fitted(estimator: Any, data: "_Data", *, search: bool) -> Any:
 
 def _accuracy(estimator: Any, data: "_Data", where: str) -> list[str]:
     """What is known of a model on some rows, beside what no model can do better."""
-    from treeproof.training.conflicts import MOST_ROWS, find_conflicts
+    from treeproof.query.conflicts import MOST_ROWS, find_conflicts
 
     lines = [f"accuracy on {where}: {estimator.score(data.frame(), data.labels):.6g}"]
     if not estimator.reach_.any():
@@ -286,7 +286,7 @@ def _check_test(tested: _Data, data: _Data, test_path: str | None, data_path: st
 
 def _shape_of(file: "DataFile", chunk: Any) -> "Ensemble":
     """The columns of a file as a model: cells are read as any model reads them."""
-    from treeproof.training.boxes import columns_only
+    from treeproof.query.boxes import columns_only
 
     return columns_only(len(file.columns) or chunk.values.shape[1], file.columns)
 
@@ -316,10 +316,10 @@ def _estimator(
     threat_path: str | None,
     **parameters: Any,
 ) -> Any:
+    from treeproof.query.boxes import columns_only
     from treeproof.query.names import feature_number
     from treeproof.query.threats import known_feature, load_threat
     from treeproof.training import RobustGBDTClassifier
-    from treeproof.training.boxes import columns_only
 
     def number(name: str) -> int:
         return feature_number(known_feature(name, data.names), data.values.shape[1], data.names)

@@ -20,7 +20,7 @@ from treeproof.kernels.training.attacked import (
 )
 from treeproof.kernels.training.growth import GrowthSettings
 from treeproof.kernels.training.losses import GrownTree
-from treeproof.training.boxes import RowBoxes
+from treeproof.query.boxes import RowBoxes
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]

@@ -17,9 +17,9 @@ from treeproof.kernels.training.losses import (
     sigmoid_probabilities,
     softmax_probabilities,
 )
-from treeproof.training.boxes import RowBoxes
+from treeproof.query.boxes import RowBoxes
+from treeproof.query.conflicts import MOST_ROWS, find_conflicts
 from treeproof.training.classifier import TreeClassifier
-from treeproof.training.conflicts import MOST_ROWS, find_conflicts
 from treeproof.training.export import starting_margins, to_ensemble
 from treeproof.training.growing import Growers
 from treeproof.training.parameters import Sampling, tree_depth

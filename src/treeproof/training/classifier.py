@@ -15,10 +15,10 @@ from treeproof.errors import InvalidInput, check_choice, check_integer, require_
 from treeproof.kernels.training.histograms import TrainingTable
 from treeproof.model.ensemble import Ensemble
 from treeproof.prediction import Model, thread_count
+from treeproof.query.boxes import RowBoxes, boxes_around
 from treeproof.query.perturbations import LInf
 from treeproof.training.attacked import AttackedTable
 from treeproof.training.binning import training_table
-from treeproof.training.boxes import RowBoxes, boxes_around
 from treeproof.training.export import (
     TrainedTrees,
     save_document,

@@ -15,8 +15,8 @@ from treeproof.loaders import load_ensemble
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.rows import label_numbers, numeric_rows
 from treeproof.prediction import Model
+from treeproof.query.boxes import boxes_around
 from treeproof.query.perturbations import Ball, Box
-from treeproof.training.boxes import boxes_around
 from treeproof.training.refit import fit_against_worst_cases, measure
 from treeproof.training.worst_cases import WorstCases
 

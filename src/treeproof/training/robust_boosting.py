@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from treeproof.kernels.training.growth import GrowthSettings
 from treeproof.kernels.training.losses import GrownTree
 from treeproof.model.ensemble import Ensemble
+from treeproof.query.boxes import RowBoxes
 from treeproof.training.attacked import AttackedTable
-from treeproof.training.boxes import RowBoxes
 from treeproof.training.export import TrainedTrees, to_ensemble
 from treeproof.training.parameters import Sampling
 from treeproof.training.refit import LeafFit, fit_against_worst_cases

@@ -17,8 +17,8 @@ from treeproof.kernels.exact.property import PairBatch, PairColumns
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.evaluate import leaf_rows
 from treeproof.model.joined import one_model
+from treeproof.query.boxes import RowBoxes
 from treeproof.query.pairs import PairQuestion, Ranges
-from treeproof.training.boxes import RowBoxes
 from treeproof.training.reached import Gains, ReachedLeaves
 
 FloatArray = NDArray[np.float64]

@@ -23,6 +23,8 @@ import treeproof as tp
 from treeproof.kernels.training.growth import GrowthSettings
 from treeproof.kernels.training.leaf_fit import KnownCuts, fit_leaves
 from treeproof.kernels.training.losses import GrownTree
+from treeproof.query.boxes import RowBoxes, boxes_around
+from treeproof.query.conflicts import find_conflicts
 from treeproof.training import (
     RobustGBDTClassifier,
     RobustRandomForestClassifier,
@@ -31,8 +33,6 @@ from treeproof.training import (
     robust_refit,
 )
 from treeproof.training.attacked import AttackedTable
-from treeproof.training.boxes import RowBoxes, boxes_around
-from treeproof.training.conflicts import find_conflicts
 from treeproof.training.refit import fit_against_worst_cases, measure
 from treeproof.training.worst_cases import WorstCases
 

@@ -9,11 +9,11 @@ from scipy.optimize import linprog
 
 import treeproof as tp
 from treeproof.errors import UnsupportedQuery
+from treeproof.query.boxes import boxes_around, columns_only
 from treeproof.query.perturbations import resolve
 from treeproof.query.prices import Pricing
 from treeproof.query.pricing import pricing_of
 from treeproof.training import RobustGBDTClassifier, least_robust_error
-from treeproof.training.boxes import boxes_around, columns_only
 
 ROW = np.array([[0.5, 3.0, 1.0, 0.0, 2.0]])
 

@@ -6,12 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from treeproof.errors import InvalidInput, UnsupportedQuery
+from treeproof.errors import InvalidInput, UnsupportedQuery, require_backend
+from treeproof.query.boxes import RowBoxes, boxes_around
 from treeproof.query.perturbations import L0, L1, L2, Ball, Box, ball_reach, in_order
-from treeproof.training.boxes import RowBoxes, boxes_around
 
 _PAIRS_AT_ONCE = 1 << 22
 MOST_ROWS = 10_000
@@ -57,6 +55,7 @@ def find_conflicts(
     the error is reached by a function that gives all other boxes their labels; with more classes it
     is a lower bound, the best of those between one class and all others.
     """
+    require_backend("scipy", "sklearn")
     n_rows = len(targets)
     classes = np.unique(targets)
     best: Conflicts | None = None
@@ -140,6 +139,8 @@ def _meeting(
 ) -> Any:
     """Which boxes of one class meet which of the others: sparse (len(own), len(other))."""
     low, high, missing = boxes.low[other], boxes.high[other], np.isnan(boxes.low[other])
+    from scipy.sparse import csr_matrix
+
     step = max(1, _PAIRS_AT_ONCE // max(len(other), 1))
     found_own, found_other = [], []
     for first in range(0, len(own), step):
@@ -171,6 +172,8 @@ def _cover(
     meets: Any, own: NDArray[np.intp], other: NDArray[np.intp], n_rows: int
 ) -> tuple[NDArray[np.bool_], int]:
     """A smallest cover of a bipartite graph and its size, from a largest matching (König)."""
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
     partner = maximum_bipartite_matching(meets, perm_type="column")
     back = np.full(len(other), -1)
     matched = np.flatnonzero(partner >= 0)
