@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 
 from treeproof.errors import BackendMissing
+from treeproof.query.boxes import boxes_around
+from treeproof.query.conflicts import find_conflicts
 from treeproof.query.perturbations import LInf
 from treeproof.report.feature_changes import change_counts
 from treeproof.report.rows import changes_of, fragile_rows, radius_words, text_of
@@ -88,8 +90,6 @@ def findings(run: RunView, radius: float) -> list[dict[str, Any]]:
 
 def _n_beyond_all(run: RunView, radius: float) -> int:
     """How many rows no model can prove within a radius, as far as the run tells; at least."""
-    from treeproof.query.conflicts import least_robust_error
-
     moves, rows = dict(run.question.get("perturbation", {})), run.results.values
     is_told = run.question.get("labels") == "given" and rows is not None
     is_box = moves.pop("name", "") == "LInf" and not moves.keys() - _BOX and radius > 0.0
@@ -104,9 +104,12 @@ def _n_beyond_all(run: RunView, radius: float) -> int:
         if moves.get(name) is not None
     }
     ball = LInf(radius, frozen=moves.get("frozen", ()), **said)
-    labels = np.array([str(label) for label in run.results.label[run.attacked]])
+    _, targets = np.unique(
+        [str(label) for label in run.results.label[run.attacked]], return_inverse=True
+    )
+    boxes = boxes_around(rows[run.attacked], ball, run.model["feature_names"])
     try:
-        return round(n_rows * least_robust_error(rows[run.attacked], labels, ball))
+        return round(n_rows * find_conflicts(boxes, targets).least_error)
     except BackendMissing:
         return 0
 
