@@ -92,15 +92,8 @@ def can_reach(boxes: RowBoxes, ranges: Any, missing: Any) -> np.ndarray:
     return reached
 
 
-@pytest.mark.parametrize("has_missing", [False, True])
-@pytest.mark.parametrize("seed", range(4))
-def test_a_row_counts_in_every_leaf_that_it_can_be_put_into(seed: int, has_missing: bool) -> None:
-    X, y = problem(seed)
-    random = np.random.default_rng(seed)
-    if has_missing:
-        X[random.random(X.shape) < 0.2] = np.nan
-    boxes = boxes_around(X, tp.LInf(0.125, below=[1, 0, 1], frozen=[2]))
-    table = AttackedTable.of(boxes, 256)
+def check_counts(boxes: RowBoxes, table: AttackedTable, y: np.ndarray) -> None:
+    """Grow a tree, and compare counts and worst leaves with every leaf of every row."""
     gradients = np.stack([0.5 - y, np.full(len(y), 0.25)], axis=1)
     grown, tree = table.grow(
         gradients, np.ones(len(y)), SETTINGS, np.arange(len(y), dtype=np.int32), table.usable
@@ -115,6 +108,30 @@ def test_a_row_counts_in_every_leaf_that_it_can_be_put_into(seed: int, has_missi
         expected[reached & (y == 1)] = np.minimum(expected[reached & (y == 1)], grown.value[node])
         expected[reached & (y == 0)] = np.maximum(expected[reached & (y == 0)], grown.value[node])
     np.testing.assert_array_equal(worst, expected)
+
+
+@pytest.mark.parametrize("has_missing", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_row_counts_in_every_leaf_that_it_can_be_put_into(seed: int, has_missing: bool) -> None:
+    X, y = problem(seed)
+    random = np.random.default_rng(seed)
+    if has_missing:
+        X[random.random(X.shape) < 0.2] = np.nan
+    boxes = boxes_around(X, tp.LInf(0.125, below=[1, 0, 1], frozen=[2]))
+    check_counts(boxes, AttackedTable.of(boxes, 256), y)
+
+
+def test_a_row_that_counts_on_one_side_only_is_noticed() -> None:
+    X, y = problem(0)
+    boxes = boxes_around(X, tp.LInf(0.125))
+    table = AttackedTable.of(boxes, 256)
+    planted = table.codes.copy()
+    # Rows that can cross go where their own values send them, as if they could not.
+    for feature, cuts in enumerate(table.cuts):
+        planted[:, :, feature] = np.searchsorted(cuts, X[:, feature], side="right")
+    assert (planted != table.codes).any()
+    with pytest.raises(AssertionError):
+        check_counts(boxes, AttackedTable(table.cuts, planted), y)
 
 
 def best_attacked_split(boxes: RowBoxes, y: np.ndarray, reg_lambda: float) -> float:
@@ -445,6 +462,14 @@ def test_the_search_chooses_by_held_out_rows_and_says_what_it_saw() -> None:
     again = RobustSearchCV(RobustGBDTClassifier(eps=0.05), **options).fit(X, y)
     assert again.to_ensemble().fingerprint == search.to_ensemble().fingerprint
     assert search.predict_proba(X).shape == (150, 2)
+    front = search.trade_off()
+    for part in front:
+        better = (results["error"] <= part["error"]) & (
+            results["robust_error"] <= part["robust_error"]
+        )
+        same = results["robust_error"][better] == part["robust_error"]
+        assert np.all(same & (results["error"][better] == part["error"]))
+    assert front[-1]["robust_error"] == search.best_score_
     axes = search.plot_trade_off()
     assert axes.get_ylabel() == "robust error, exact"
 
