@@ -1,7 +1,7 @@
 """Where an attacker can put each row: a box per row, from what perturbations say."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from treeproof.query.perturbations import (
     LInf,
     Part,
     PerRow,
+    Reach,
     require_perturbation,
     resolve,
     tariff_of,
@@ -154,7 +155,7 @@ def _reached(
     reach, radius = resolve(part, rows, names), float(limit)
     far, is_enough = _distances(part, tariff_of(part, reach, names), radius)
     if isinstance(part, L1 | L2 | LInf) and not part.relative:
-        return *reach.box(rows, radius), is_enough
+        return *_ball_boxes(reach, rows, radius), is_enough
     size = np.abs(rows) if part.relative else 1.0
     with np.errstate(invalid="ignore"):
         moved = [np.where((side == 0.0) | (size == 0.0), 0.0, side * size) for side in far]
@@ -162,6 +163,21 @@ def _reached(
     high = np.where(moved[1] > 0.0, np.nextafter(rows + moved[1], np.inf), rows)
     low, high = np.maximum(low, reach.low), np.minimum(high, reach.high)
     return np.minimum(low, rows), np.maximum(high, rows), is_enough
+
+
+def _ball_boxes(reach: Reach, rows: FloatArray, radius: float) -> tuple[FloatArray, FloatArray]:
+    """`Reach.box`, worked out once for every value of a feature: pixels have few."""
+    low, high = np.empty_like(rows), np.empty_like(rows)
+    for feature in range(rows.shape[1]):
+        own = slice(feature, feature + 1)
+        values, place = np.unique(rows[:, feature], return_inverse=True)
+        one = replace(
+            reach, down=reach.down[own], up=reach.up[own],
+            low=reach.low[:1, own], high=reach.high[:1, own],
+        )  # fmt: skip
+        least, most = one.box(values[:, None], radius)
+        low[:, feature], high[:, feature] = least[place, 0], most[place, 0]
+    return low, high
 
 
 def _distances(

@@ -1,12 +1,12 @@
 """Boosting against an attacker: a structure from worst cases of splits, leaves from exact ones."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.kernels.training.growth import GrowthSettings
-from treeproof.kernels.training.losses import GrownTree
+from treeproof.kernels.training.losses import GrownTree, logistic_gradients
 from treeproof.model.ensemble import Ensemble
 from treeproof.query.boxes import RowBoxes
 from treeproof.training.attacked import AttackedTable
@@ -58,6 +58,13 @@ class RobustRounds(Rounds):
                 grown = grown._replace(value=np.where(grown.left < 0, value, np.float32(0.0)))
             self.trees.append(grown)
 
+    def _find_gradients(self) -> None:
+        """Each output tells its class from all others; a worst case of the softmax has no form."""
+        for output in range(len(self.margins)):
+            here = slice(output, output + 1)
+            targets = self._wants_more(output).astype(np.int64)
+            logistic_gradients(self.margins[here], targets, self._gradients[here])
+
     def _wants_more(self, output: int) -> NDArray[np.bool_]:
         """Rows whose attacker looks for small sums of an output."""
         return self.targets == (1 if len(self._start) == 1 else output)
@@ -74,10 +81,10 @@ class RobustRounds(Rounds):
 
 
 def share_margins(targets: NDArray[np.int64], weights: FloatArray, n_outputs: int) -> FloatArray:
-    """Margins that give every row the shares of the classes."""
+    """Margins of each class against all others that give every row the shares of the classes."""
     share = np.bincount(targets, weights, max(n_outputs, 2)) / weights.sum()
-    margin = np.log(np.clip(share, 1e-6, 1.0 - 1e-6))
-    margins: FloatArray = margin[1:] - margin[0] if n_outputs == 1 else margin - margin.mean()
+    share = np.clip(share[-n_outputs:], 1e-6, 1.0 - 1e-6)
+    margins: FloatArray = np.log(share) - np.log1p(-share)
     return margins
 
 
@@ -91,35 +98,38 @@ class RobustFit:
     trained: TrainedTrees
     n_jobs: int = 1
     node_limit: int = 2000
-    _worst: WorstCases | None = None
-    _known: LeafFit | None = None
-
-    @property
-    def ensemble(self) -> Ensemble:
-        """The structure with the leaves it was grown with."""
-        return to_ensemble(self.trained)
-
-    @property
-    def worst(self) -> WorstCases:
-        """Worst cases of the rows."""
-        if self._worst is None:
-            self._worst = WorstCases(
-                self.ensemble,
-                self.boxes,
-                self.targets,
-                node_limit=self.node_limit,
-                n_jobs=self.n_jobs,
-            )
-        return self._worst
+    objective: float = np.nan
+    _fits: dict[int, tuple[WorstCases, LeafFit | None]] = field(default_factory=dict)
 
     def leaves(self, penalty: float, *, is_trial: bool = False) -> TrainedTrees:
-        """The structure with leaves fitted to its exact worst cases; roughly in a trial."""
-        worst = self.worst
+        """The structure with leaves fitted to its exact worst cases; roughly in a trial.
+
+        With more than two classes, the trees of each are fitted to tell it from all others.
+        """
+        n_outputs, trees = self.trained.n_outputs, list(self.trained.trees)
         rounds, tolerance = (5, 0.03) if is_trial else (12, 0.01)
-        self._known = fit_against_worst_cases(
-            worst, self.weights, penalty, known=self._known, rounds=rounds, tolerance=tolerance
-        )
-        return with_leaves(self.trained, worst.ensemble, worst.leaf_values(self._known.values))
+        self.objective = 0.0
+        for output in range(n_outputs):
+            part, targets = self.trained, self.targets
+            if n_outputs > 1:
+                part = replace(part, trees=part.trees[output::n_outputs], n_outputs=1,
+                               classes=(False, True))  # fmt: skip
+                targets = (targets == output).astype(np.int64)
+            worst, known = self._fits.get(output, (None, None))
+            if worst is None:
+                worst = WorstCases(
+                    to_ensemble(part), self.boxes, targets,
+                    node_limit=self.node_limit, n_jobs=self.n_jobs,
+                )  # fmt: skip
+            known = fit_against_worst_cases(
+                worst, self.weights, penalty, known=known, rounds=rounds, tolerance=tolerance
+            )
+            if n_outputs * self.boxes.rows.size <= _MOST_KEPT:
+                self._fits[output] = worst, known
+            self.objective += known.objective
+            fitted = with_leaves(part, worst.ensemble, worst.leaf_values(known.values))
+            trees[output::n_outputs] = fitted.trees
+        return replace(self.trained, trees=tuple(trees))
 
     def pruned(self, penalty: float) -> TrainedTrees:
         """As `leaves`, without splits that can go and the objective does not rise.
@@ -128,26 +138,25 @@ class RobustFit:
         anew each time, so that what is compared is the best that either structure can do.
         """
         trained = self.leaves(penalty)
-        known, count = self._known, len(trained.trees)
-        assert known is not None  # noqa: S101 - leaves were just fitted
-        objective = known.objective
+        objective, count = self.objective, len(trained.trees)
         for _ in range(_MOST_TRIALS):
             candidates = _removable(trained)
             count = min(count, len(candidates))
             if count == 0:
                 break
             smaller = replace(trained, trees=_without(trained.trees, candidates[:count]))
-            trial = replace(self, trained=smaller, _worst=None, _known=None)
+            trial = replace(self, trained=smaller, _fits={})
             refitted = trial.leaves(penalty)
-            assert trial._known is not None  # noqa: S101 - leaves were just fitted
-            if trial._known.objective <= objective:
-                trained, objective = refitted, trial._known.objective
+            if trial.objective <= objective:
+                trained, objective = refitted, trial.objective
                 count *= 2
             else:
                 count //= 4
         return trained
 
 
+_MOST_KEPT = 1 << 27
+"""Values of rows, for each output, of which worst cases are kept for another fit."""
 _MOST_TRIALS = 24
 """Structures that pruning tries at most."""
 

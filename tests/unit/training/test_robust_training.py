@@ -128,7 +128,7 @@ def test_a_row_that_counts_on_one_side_only_is_noticed() -> None:
     planted = table.codes.copy()
     # Rows that can cross go where their own values send them, as if they could not.
     for feature, cuts in enumerate(table.cuts):
-        planted[:, :, feature] = np.searchsorted(cuts, X[:, feature], side="right")
+        planted[feature] = np.searchsorted(cuts, X[:, feature], side="right")[:, None]
     assert (planted != table.codes).any()
     with pytest.raises(AssertionError):
         check_counts(boxes, AttackedTable(table.cuts, planted), y)
