@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.engines.base import Budget, Engine
+from treeproof.engines.base import Budget, Engine, asked_budget
 from treeproof.engines.registry import engine_named, require_support
 from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model.inspection import decision_rule, plain_value
@@ -176,11 +176,7 @@ class Question:
         PreparedQuestion(asked, model)._query(X, y, numbers=numbers)
 
     def _budget(self) -> Budget:
-        return Budget(
-            time_limit_s=self.time_limit_s,
-            node_limit=self.node_limit,
-            memory_limit_mb=self.memory_limit_mb,
-        )
+        return asked_budget(self.time_limit_s, self.node_limit, self.memory_limit_mb)
 
     def _words(self, engine: Engine) -> dict[str, Any]:
         words: dict[str, Any] = {"kind": self.kind, "engine": describe(engine)}
