@@ -121,12 +121,13 @@ def _moves_between(perturbation: Ball | Box, names: list[str], n_features: int) 
     if isinstance(perturbation, L0 | L1 | L2):
         reach = ball_reach(in_order(perturbation, names, n_features), n_features, names)
         is_plain = perturbation.domain is None and not perturbation.relative
-        if is_plain and reach.radius is not None and np.array_equal(reach.down, reach.up):
+        radius = reach.radius
+        if is_plain and isinstance(radius, float) and np.array_equal(reach.down, reach.up):
             if not isinstance(perturbation, L0):
                 power = 1 if isinstance(perturbation, L1) else 2
-                return Moves(reach.down, power, (2.0 * reach.radius) ** power)
+                return Moves(reach.down, power, (2.0 * radius) ** power)
             if np.isin(reach.down, (0.0, 1.0)).all():
-                return Moves(reach.down, 0, 2.0 * math.floor(reach.radius))
+                return Moves(reach.down, 0, 2.0 * math.floor(radius))
     raise UnsupportedQuery(
         "The least error is known where sets are boxes, and for L1, L2 and L0 with the same scale"
         " in both directions and no domain. Ask about the LInf within the set, whose least error"
