@@ -224,6 +224,10 @@ def trainer(name: str, eps: float) -> Any:
             n_estimators=40, max_depth=7, colsample_bytree=0.2, subsample=0.5, learning_rate=0.15,
             max_bin=32, leaf_penalty=3.0, **shared,
         )  # fmt: skip
+    if name.startswith("ijcnn1"):
+        grid = {"max_depth": [2, 4, 8], "n_estimators": [60], "learning_rate": [0.2]}
+        penalties = (5.0, 50.0, 200.0)
+        return RobustSearchCV(RobustGBDTClassifier(**shared), grid, leaf_penalties=penalties, cv=3)
     if name == "MNIST 2-6":
         return RobustGBDTClassifier(
             n_estimators=100, max_depth=5, colsample_bytree=0.2, subsample=0.5, learning_rate=0.1,
