@@ -354,6 +354,9 @@ def _refit_table(sets: dict[str, Any]) -> list[str]:
                 robust = _mean(some, lambda r, s=state: r[s][1])
                 cells.append(f"{_percent(robust)} ({_percent(plain)})")
         lines.append(f"| {name} | {' | '.join(cells)} |")
+    missing = [name for name in STRUCTURED if name not in sets]
+    if missing:
+        lines += ["", f"Not run: {', '.join(missing)}, which takes minutes per model and fold."]
     return [*lines, ""]
 
 

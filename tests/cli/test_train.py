@@ -151,6 +151,23 @@ def test_a_threat_file_says_who_attacks_and_the_limit_is_shown(
     assert error == pytest.approx(np.mean(found.verdict != "verified"), abs=0.011)
 
 
+def test_a_threat_of_sums_is_trained_against_and_its_error_is_a_bound(
+    run: Run, data: Path, tmp_path: Path
+) -> None:
+    threat = tmp_path / "threat.toml"
+    threat.write_text('norm = "L1"\neps = 0.3\n')
+    out = tmp_path / "model.onnx"
+    result = run(*words(data, out, "--threat", threat))
+    assert result.exit_code == 0, result.stderr
+    said = [line for line in result.stdout.splitlines() if line.startswith("robust error on")]
+    assert "at most" in said[0]
+    assert "least possible" not in said[0]
+    labels = ["a"] * 50 + ["b"] * 50
+    found = tp.verify(tp.load(out), load_iris().data[50:], labels, tp.L1(0.3))
+    error = float(said[0].split(": ")[1].split(" ")[0])
+    assert 0.0 < np.mean(found.verdict != "verified") <= error
+
+
 def test_a_search_is_for_an_attacker(run: Run, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "model.treeproof"
     result = run(*words(data, out, "--search"))

@@ -180,3 +180,26 @@ def test_the_least_error_is_refused_where_it_is_not_known() -> None:
     ):
         with pytest.raises(UnsupportedQuery, match="LInf within"):
             least_robust_error(X, y, perturbation)
+
+
+def test_categories_of_a_model_stay_unless_a_domain_lets_them_change() -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    random = np.random.default_rng(0)
+    X = np.column_stack([random.random(200), random.integers(0, 4, size=200)])
+    y = ((X[:, 1] == 2) ^ (X[:, 0] > 0.8)).astype(int)
+    model = lightgbm.LGBMClassifier(n_estimators=5, min_child_samples=5, verbosity=-1)
+    model.fit(X, y, categorical_feature=[1])
+    ensemble = tp.load(model).ensemble
+    kept = boxes_around(X, tp.LInf(1.5), model=ensemble)
+    np.testing.assert_array_equal(kept.low[:, 1], X[:, 1])
+    np.testing.assert_array_equal(kept.high[:, 1], X[:, 1])
+    assert np.all(kept.low[:, 0] < X[:, 0])
+    some = tp.Domain(categorical={1: [0, 1, 3]})
+    moved = boxes_around(X, tp.LInf(1.5, domain=some), model=ensemble)
+    np.testing.assert_array_equal(moved.low[:, 1], 0.0)
+    np.testing.assert_array_equal(moved.high[:, 1], 3.0)
+    again = tp.robust_refit(model, X, y, tp.LInf(0.05), leaf_penalty=1.0)
+    before, after = (
+        np.sum(tp.verify(one, X, y, tp.LInf(0.05)).verdict != "verified") for one in (model, again)
+    )
+    assert after <= before
