@@ -11,6 +11,7 @@ from treeproof.model.ensemble import Ensemble
 from treeproof.query.boxes import RowBoxes
 from treeproof.training.attacked import AttackedTable
 from treeproof.training.export import TrainedTrees, to_ensemble
+from treeproof.training.growing import reached_nodes
 from treeproof.training.parameters import Sampling
 from treeproof.training.refit import LeafFit, fit_against_worst_cases
 from treeproof.training.rounds import Rounds
@@ -186,24 +187,9 @@ def _without(trees: tuple[GrownTree, ...], splits: list[tuple[int, int]]) -> tup
 
 
 def _with_leaves_at(tree: GrownTree, nodes: list[int]) -> GrownTree:
-    left, right, feature = tree.left.copy(), tree.right.copy(), tree.feature.copy()
-    left[nodes] = right[nodes] = feature[nodes] = -1
-    reached = np.zeros(len(left), dtype=bool)
-    reached[0] = True
-    for node in np.flatnonzero(left >= 0):  # parents come before their children
-        reached[left[node]] = reached[right[node]] = reached[node]
-    place = np.append(np.cumsum(reached) - 1, -1).astype(np.int32)  # the last is for "no child"
-    is_leaf = left[reached] < 0
-    return GrownTree(
-        feature=feature[reached],
-        threshold=np.where(is_leaf, np.float32(0.0), tree.threshold[reached]),
-        missing_left=tree.missing_left[reached] & ~is_leaf,
-        left=place[left[reached]],
-        right=place[right[reached]],
-        value=np.where(is_leaf, tree.value[reached], np.float32(0.0)),
-        gain=np.where(is_leaf, np.float32(0.0), tree.gain[reached]),
-        cover=tree.cover[reached],
-    )
+    left, right = tree.left.copy(), tree.right.copy()
+    left[nodes] = right[nodes] = -1
+    return reached_nodes(tree._replace(left=left, right=right))
 
 
 def with_leaves(trained: TrainedTrees, ensemble: Ensemble, leaf_value: FloatArray) -> TrainedTrees:
