@@ -10,6 +10,8 @@ import pytest
 import treeproof
 from tests.unit.checker.test_answers import ENSEMBLE, ROWS, Record, reason, run, stumps
 from treeproof.checker import RunChecker
+from treeproof.errors import InvalidInput
+from treeproof.model.ensemble import Decision
 
 
 def with_field(header: Record, path: str, value: Any) -> Record:
