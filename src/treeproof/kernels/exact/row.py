@@ -215,7 +215,7 @@ def explore(forest, claim, region, box, radius, is_quick, found, budget):
     objective = ball_objective(problem, forest.space, region, box, need, floor, n_conditions, found)
     status, _ = search(
         problem, new_state(problem), objective, None, new_judge(forest, claim, region, box, found),
-        None, None, (is_quick, np.bool_(False)), (radius, np.inf), budget,
+        None, None, None, None, (is_quick, np.bool_(False)), (radius, np.inf), budget,
     )  # fmt: skip
     return status
 
