@@ -13,6 +13,7 @@ from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, kernel
 from treeproof.kernels.core.emulation import Forest
 from treeproof.kernels.core.leaves import restrict_to
 from treeproof.kernels.core.status import FOUND, NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
+from treeproof.kernels.exact.balls import base_and_floor, is_excluded_by_eq6
 from treeproof.kernels.exact.change_sets import (
     ANY,
     CHANGES,
@@ -57,12 +58,7 @@ from treeproof.kernels.exact.problem import (
     new_conditions,
     of_conditions,
 )
-from treeproof.kernels.exact.row import (
-    Alternatives,
-    base_and_floor,
-    claim_of,
-    is_excluded_by_eq6,
-)
+from treeproof.kernels.exact.row import Alternatives, claim_of
 from treeproof.kernels.exact.search import LARGE, Budget, Parts, new_judge, search
 
 FIRST_WEIGHT = 0.6
