@@ -74,9 +74,9 @@ BUGS = [
     ),
     Bug(
         "a part of a search for two needs is lost",
-        "                set_part_aside(boxes, state, slot, cell, gap, np.inf)",
-        "                set_part_aside(boxes, state, slot, cell, gap, np.inf)\n"
-        "                take_place(boxes)",
+        "        set_part_aside(boxes, state, slot, cell, bound, np.inf)",
+        "        set_part_aside(boxes, state, slot, cell, bound, np.inf)\n"
+        "        take_place(boxes)",
     ),
     Bug(
         "the second need is bounded by the gains of the first",

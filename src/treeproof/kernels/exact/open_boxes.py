@@ -6,6 +6,7 @@ import numpy as np
 
 from treeproof.kernels.core.arrays import grow_table, grown
 from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
+from treeproof.kernels.core.status import MEMORY_LIMIT, PROVED, UNDECIDED
 from treeproof.kernels.exact.branching import peaks_right
 from treeproof.kernels.exact.problem import HIGH, LOW
 
@@ -178,3 +179,23 @@ def set_part_aside(boxes, state, slot, cell, bound, above):
         boxes.box[place, slot] = cell + 1
         state.box[slot, HIGH] = cell
     return place, is_right
+
+
+@inner_kernel
+def next_box(boxes, state, slot, cell, bound, memory_bytes):
+    """Go on with a part of the state's box, or without a cut with the box of the largest bound.
+
+    slot, cell  int  where the state's box is cut, see `set_part_aside`; -1 where it is closed
+
+    Returns the boxes, and UNDECIDED; PROVED where none is left; or MEMORY_LIMIT.
+    """
+    boxes, has_room = with_places(boxes, memory_bytes)
+    if not has_room:
+        return boxes, MEMORY_LIMIT
+    if slot >= 0:
+        set_part_aside(boxes, state, slot, cell, bound, np.inf)
+    elif boxes.size[0] > 0:
+        load_state(boxes, take_place(boxes), state)
+    else:
+        return boxes, PROVED
+    return boxes, UNDECIDED

@@ -24,7 +24,7 @@ from treeproof.kernels.core.status import (
     TIME_LIMIT,
     UNDECIDED,
 )
-from treeproof.kernels.exact.branching import choose_branch, choose_jump, eliminate
+from treeproof.kernels.exact.branching import eliminate
 from treeproof.kernels.exact.conditions import (
     apply_weights,
     weigh,
@@ -55,7 +55,7 @@ from treeproof.kernels.exact.problem import (
     build_problem,
 )
 from treeproof.kernels.exact.row import claim_of
-from treeproof.kernels.exact.search import Budget, judge_point, new_judge
+from treeproof.kernels.exact.search import Budget, choose_cut, judge_point, new_judge
 
 PLAIN, LAMBDA, SPLIT, TRIM, EXACT, WEIGHTS = 80, 76, 83, 84, 69, 87
 COST_WEIGHT, DEAR, NOTHING = 65, 68, 78
@@ -519,11 +519,8 @@ def record_problem(problem, state, objective, recorder, judge_of, pairs, tape, f
                     tape = with_bytes(tape, 1)
                     put(tape, NOTHING, 1)
         if is_open:
-            if not objective.measure.is_max:
-                limit = objective.live[LIMIT]
-                slot, cell = choose_jump(problem, state, objective.cost, limit, gap)
             if slot < 0:
-                slot, cell = choose_branch(problem, state, gap)
+                slot, cell = choose_cut(problem, state, objective, None, gap)
             if pairs is not None and slot < 0:
                 slot, cell = split_relation(pairs.judge, problem, state)
             if slot < 0:

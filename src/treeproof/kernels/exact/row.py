@@ -199,22 +199,13 @@ def raise_lower(forest, alternatives, group, region, ways, plan, found, budget):
 
 
 @inner_kernel
-def search_within(forest, alternatives, group, region, guess, ways, plan, found, budget):
-    """As `search_row`; for radii the last part of a limit is for the lower bound."""
-    if region.takes_any:
-        return search_row(forest, alternatives, group, region, guess, ways, plan, found, budget)
-    clock = np.empty(2, dtype=np.int64)
+def without_part(found, budget):
+    """A budget without the last part of its limits, which is for the lower bound."""
     nodes = budget.nodes - (budget.nodes - found.counts[NODES]) // FOR_LOWER
     deadline = budget.deadline
     if deadline < np.inf:
-        deadline -= (deadline - seconds_now(clock)) / FOR_LOWER
-    part = Budget(nodes, budget.memory_bytes, deadline)
-    status = search_row(forest, alternatives, group, region, guess, ways, plan, found, part)
-    if UNDECIDED < status < NEAR_TIE and found.upper[0] < np.inf:
-        found.counts[NODES] -= 1 if status == NODE_LIMIT else 0  # it was not looked at
-        raise_lower(forest, alternatives, group, region, ways, plan, found, budget)
-        found.counts[NODES] += 1 if status == NODE_LIMIT else 0
-    return status
+        deadline -= (deadline - seconds_now(np.empty(2, dtype=np.int64))) / FOR_LOWER
+    return Budget(nodes, budget.memory_bytes, deadline)
 
 
 @inner_kernel
@@ -424,9 +415,13 @@ def solve_rows(forest, alternatives, batch, is_ball, guess, limits, columns, way
         if not radius > 0.0:
             radius = first_step(forest.space, region)
         first = FirstGuess(max(radius, SMALLEST_START), guess.margin)
-        status = search_within(
-            forest, alternatives, group, region, first, ways, plan, found, budget
-        )  # fmt: skip
+        part = budget if region.takes_any else without_part(found, budget)
+        status = search_row(forest, alternatives, group, region, first, ways, plan, found, part)
+        has_rest = UNDECIDED < status < NEAR_TIE and found.upper[0] < np.inf
+        if has_rest and not region.takes_any:
+            found.counts[NODES] -= 1 if status == NODE_LIMIT else 0  # it was not looked at
+            raise_lower(forest, alternatives, group, region, ways, plan, found, budget)
+            found.counts[NODES] += 1 if status == NODE_LIMIT else 0
         radius = SURELY_NEARER * found.eq6_radius[0]
         # A search that ended too early for a lower bound gets a cheap one.
         is_wanted = status != PROVED and not region.takes_any

@@ -58,12 +58,7 @@ from treeproof.kernels.exact.objective import (
     side_of_limit,
     take_back,
 )
-from treeproof.kernels.exact.open_boxes import (
-    load_state,
-    set_part_aside,
-    take_place,
-    with_places,
-)
+from treeproof.kernels.exact.open_boxes import next_box
 from treeproof.kernels.exact.pair_judge import judge_rows, relate, split_relation
 from treeproof.kernels.exact.primal import NODES, POINTS, SWEEPS, Found, decode
 from treeproof.kernels.exact.problem import CELL_START, FEATURE, HIGH, LOW
@@ -131,6 +126,17 @@ def judge_point(judge_of, problem, objective):
             return verdict
         if not take_back(problem, objective) or side_of_limit(problem, objective) == ABOVE:
             return verdict
+
+
+@inlined_kernel
+def judged(judge_of, pairs, problem, state, objective, is_last):
+    """What is said of the point by the one of two judges that there is; see `judge_rows`."""
+    verdict = np.int64(HOLDS)
+    if judge_of is not None:
+        verdict = judge_point(judge_of, problem, objective)
+    if pairs is not None:
+        verdict = judge_rows(pairs, problem, state, objective, is_last)
+    return verdict
 
 
 @inner_kernel
@@ -217,6 +223,22 @@ def proposes_at_root(objective, turn, history):
     if not objective.measure.is_max:
         return history == FRESH and turn == QUICK_SWEEPS
     return history != REJECTED and turn == (1 if history == FRESH else 2)
+
+
+@inlined_kernel
+def choose_cut(problem, state, objective, pairs, gap):
+    """Slot and last cell of its left part; slot -1 where all that is left reaches the same leaves.
+
+    gap  float64  how far the bound is above the floor
+    """
+    slot, cell = np.int64(-1), np.int64(0)
+    if not objective.measure.is_max:
+        slot, cell = choose_jump(problem, state, objective.cost, objective.live[LIMIT], gap)
+    if slot < 0:
+        slot, cell = choose_branch(problem, state, gap)
+    if pairs is not None and slot < 0:
+        slot, cell = split_relation(pairs, problem, state)
+    return slot, cell
 
 
 @inlined_kernel
@@ -400,8 +422,7 @@ def search(
     trees are worth restricting anew.
 
     narrow  Narrow or None  never used with several conditions
-    judge_of  Judge or None
-    pairs   PairJudge or None  instead of it, where points are pairs of rows
+    judge_of, pairs  Judge, PairJudge or None  one of them, by what points are
     open_boxes  OpenBoxes or None  of pairs: nodes are searched best first, others depth first
     kept    Kept or None    of which atoms cells are made, where these have prices
     modes   bool, bool  whether the search is quick; whether this is a part of what is searched
@@ -437,8 +458,7 @@ def search(
         if not is_root and seconds_now(clock) > budget.deadline:
             return TIME_LIMIT, parts
         history = np.int64(FRESH)
-        slot = np.int64(-1)
-        cell = np.int64(0)
+        slot, cell = np.int64(-1), np.int64(0)
         # Ends: each witness is nearer, and what is no witness ends proposals.
         while True:
             outcome, gap = close_or_split(
@@ -456,13 +476,7 @@ def search(
                         return MEMORY_LIMIT, parts
                     parts = with_part(parts, problem, state, kept)
                     break
-                if not measure.is_max:
-                    limit = objective.live[LIMIT]
-                    slot, cell = choose_jump(problem, state, objective.cost, limit, gap)
-                if slot < 0:
-                    slot, cell = choose_branch(problem, state, gap)
-                if pairs is not None and slot < 0:
-                    slot, cell = split_relation(pairs, problem, state)
+                slot, cell = choose_cut(problem, state, objective, pairs, gap)
                 if slot >= 0:
                     break
                 # One leaf tuple is left, within the slack: only the library's own sum can tell. All
@@ -473,11 +487,7 @@ def search(
                     slot, cell = any_cut(problem, state)
                     is_near_tie = is_near_tie or slot < 0
                     break
-            verdict = np.int64(HOLDS)
-            if judge_of is not None:
-                verdict = judge_point(judge_of, problem, objective)
-            if pairs is not None:
-                verdict = judge_rows(pairs, problem, state, objective, outcome == SPLIT)
+            verdict = judged(judge_of, pairs, problem, state, objective, outcome == SPLIT)
             history = np.int64(REJECTED)
             if verdict == BROKEN:
                 history = np.int64(WITNESSED)
@@ -492,8 +502,8 @@ def search(
                 # Sound: all that is left of the box reaches the leaves just judged, and costs no
                 # less than the point. A tie that stays undecided decides the search of a ball, and
                 # others need not be looked at.
-                is_open = verdict == AMBIGUOUS and not is_near_tie
-                if judge_of is not None and kept is None and is_open:
+                is_tie = verdict == AMBIGUOUS and not is_near_tie
+                if judge_of is not None and kept is None and is_tie:
                     verdict = judge_rest(judge_of, problem, state, gap)
                     if verdict == BROKEN:
                         return FOUND, parts  # any violation will do
@@ -501,15 +511,9 @@ def search(
                 break
         is_root = np.bool_(False)
         if pairs is not None:
-            boxes, has_room = with_places(boxes, budget.memory_bytes)
-            if not has_room:
-                return MEMORY_LIMIT, parts
-            if slot >= 0:
-                set_part_aside(boxes, state, slot, cell, gap, np.inf)
-            elif boxes.size[0] > 0:
-                load_state(boxes, take_place(boxes), state)
-            else:
-                return NEAR_TIE if is_near_tie else PROVED, parts
+            boxes, status = next_box(boxes, state, slot, cell, gap, budget.memory_bytes)
+            if status != UNDECIDED:
+                return NEAR_TIE if status == PROVED and is_near_tie else status, parts
         elif slot >= 0:
             stack, has_room = with_room(stack, budget.memory_bytes)
             if not has_room:
