@@ -24,6 +24,10 @@ from treeproof.cli.run_output import check_domain_out, count_verdicts, finish_cl
 from treeproof.errors import InvalidInput, printable
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from treeproof.query.property_files import PropertyFile
     from treeproof.results.properties import PropertyResult
 
 
@@ -81,25 +85,8 @@ def command(
     asked = load_properties(property_path)
     model = load_model(model_path, **loading)
     domain = asked.box(model.feature_names, model.n_features)
-    data = None
-    if data_path is not None:
-        from treeproof.data.sources import FileSource, Rows
-
-        if not any(isinstance(claim, treeproof.Fair) for _, claim in asked.claims):
-            raise InvalidInput(
-                f"--data is for properties of kind Fair. Got none in '{property_path}'."
-                " Leave it out, or say which features are protected."
-            )
-        source = FileSource(
-            model.ensemble,
-            data_path,
-            label=label,
-            rows=rows,
-            first_index=first_index,
-            absent=absent,
-            id=id,
-        )
-        data = Rows.join(list(source.parts())).values
+    given = {"label": label, "id": id, "rows": rows, "first_index": first_index, "absent": absent}
+    data = None if data_path is None else _counted_rows(model, asked, data_path, given)
     results: list[tuple[str, PropertyResult]] = []
     for number, (name, claim) in enumerate(asked.claims):
         if sys.stderr.isatty():
@@ -127,6 +114,21 @@ def command(
     else:
         click.echo(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     finish_claims(counts, strict)
+
+
+def _counted_rows(
+    model: Any, asked: "PropertyFile", data_path: str, given: dict[str, Any]
+) -> "NDArray[np.float64]":
+    """Rows whose decisions are counted beside claims of fairness."""
+    from treeproof.data.sources import FileSource, Rows
+    from treeproof.query.properties import Fair
+
+    if not any(isinstance(claim, Fair) for _, claim in asked.claims):
+        raise InvalidInput(
+            "--data is for properties of kind Fair. Got none in the file of --property."
+            " Leave it out, or say there which features are protected."
+        )
+    return Rows.join(list(FileSource(model.ensemble, data_path, **given).parts())).values
 
 
 def _told(result: "PropertyResult") -> str:
