@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from treeproof.query.threats import load_threat
     from treeproof.report.feature_maps import draw_features
     from treeproof.report.page import write_report
+    from treeproof.report.trend import write_trend
     from treeproof.results.differences import DiffResult, TreeDifferences
     from treeproof.results.display import VerifiedAccuracyDisplay
     from treeproof.results.features import FeatureResults
@@ -165,6 +166,7 @@ __all__ = [
     "verified_accuracy_scorer",
     "verify",
     "write_report",
+    "write_trend",
 ]
 
 _HOMES = {
@@ -209,6 +211,7 @@ _HOMES = {
     "treeproof.query.threats": ("load_threat",),
     "treeproof.report.feature_maps": ("draw_features",),
     "treeproof.report.page": ("write_report",),
+    "treeproof.report.trend": ("write_trend",),
     "treeproof.results.differences": ("DiffResult", "TreeDifferences"),
     "treeproof.results.display": ("VerifiedAccuracyDisplay",),
     "treeproof.results.features": ("FeatureResults",),

@@ -20,7 +20,8 @@ from treeproof.kernels.core.status import (
     PROVED,
     TIME_LIMIT,
 )
-from treeproof.kernels.exact.optimum import BELOW, BOTH, DECIDED, LABELS, OPTIMAL, VALUE, Aim
+from treeproof.kernels.exact.optimum import BELOW, DECIDED, OPTIMAL
+from treeproof.kernels.exact.pair_judge import BOTH, LABELS, VALUE, Aim
 from treeproof.kernels.exact.pairs import Copies, PairForest
 from treeproof.kernels.exact.property import (
     TOO_LARGE,

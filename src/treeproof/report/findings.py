@@ -36,6 +36,7 @@ def comparison(one: RunView, other: RunView, radius: float) -> dict[str, int]:
         "first": len(first - second),
         "second": len(second - first),
         "both": len(first & second),
+        "neither": len(both - first - second),
     }
 
 
