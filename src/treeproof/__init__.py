@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     # Engines with options have their names as users write them: tp.milp("whole").
     from treeproof.engines.attack import AttackEngine as attack  # noqa: N813
+    from treeproof.engines.own import OwnEngine
     from treeproof.gates import (
         assert_robust,
         verified_accuracy_score,
@@ -111,6 +112,7 @@ __all__ = [
     "ModelWarning",
     "Monotone",
     "NoEffectWarning",
+    "OwnEngine",
     "PaperProtocol",
     "PreparedQuestion",
     "PropertyResult",
@@ -184,6 +186,7 @@ _HOMES = {
         "verify",
     ),
     "treeproof.engines.attack": ("attack=AttackEngine",),
+    "treeproof.engines.own": ("OwnEngine",),
     "treeproof.comparisons.combination": ("combination=CombinationEngine",),
     "treeproof.comparisons.hard_label": ("hard_label=HardLabelEngine",),
     "treeproof.comparisons.lp": ("lp=LpEngine",),

@@ -19,11 +19,6 @@ Label = str | int | float | bool | None
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Arithmetic = Literal["real", "float64"]
 
-ENGINES = (
-    "exact", "single_tree", "cliques", "multilevel", "combination", "milp", "lp", "smt", "attack",
-    "hard_label",
-)  # fmt: skip
-
 
 class _Closed(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A record without any other fields."""

@@ -312,7 +312,7 @@ def _run_context(run: RunView, k: int, start: float, frozen_runs: list[RunView])
         "own_limit": own_limit(run.header),
         "rows_are": in_words(run.header),
         "identity": text.identity_lines(run),
-        "findings": findings(run),
+        "findings": findings(run, start),
         "own_labels": run.question.get("labels") != "given",
         "is_label": run.question.get("goal", {}).get("name", "KeepsLabel") == "KeepsLabel",
         "sections": text.sections(run),

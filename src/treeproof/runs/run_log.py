@@ -310,7 +310,7 @@ def joined_data(parts: Sequence[Record | None]) -> Record | None:
         each += [one for one in (part or {}).get("merged") or [part] if one not in each]
     if len(each) == 1:
         return each[0]
-    names = ("file", "label", "id", "eps", "first_index", "absent")
+    names = ("file", "label", "id", "eps", "first_index", "absent", "by_name")
     known = [{name: (one or {}).get(name) for name in names} for one in each]
     agreed = {
         name: value
