@@ -11,7 +11,7 @@ from treeproof.engines.base import Budget
 from treeproof.engines.pair_cells import PairCells
 from treeproof.engines.properties import aim_of, boxes_of, forest_of, limits_of, search_boxes
 from treeproof.errors import UnsupportedModel
-from treeproof.kernels.exact.optimum import Aim
+from treeproof.kernels.exact.pair_judge import Aim
 from treeproof.kernels.exact.pairs import PairForest
 from treeproof.kernels.exact.property import PairBatch, PairColumns
 from treeproof.model.ensemble import Ensemble
