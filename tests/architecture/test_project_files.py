@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -126,3 +127,11 @@ def test_lower_bounds_are_the_same_wherever_they_stand() -> None:
         name, bound = re.match(r"([\w-]+)>=([\d.]+)", line).groups()
         bounds.setdefault(name, set()).add(bound)
     assert {name for name, found in bounds.items() if len(found) > 1} == set()
+
+
+def test_the_licence_of_every_dependency_is_listed() -> None:
+    page = (ROOT / "docs" / "contributing" / "dependencies.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\S+) \| (.+?) \| (.+?) \|$", page, re.MULTILINE)
+    needed = runpy.run_path(str(ROOT / "scripts" / "list-licences"))["needed"]()
+    assert {name: places for name, places, _ in rows if name != "package"} == needed
+    assert "not installed" not in page
