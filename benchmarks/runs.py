@@ -85,7 +85,7 @@ def million(n_rows: int) -> dict[str, Any]:
             used = time.process_time() - processor
             noted.append((time.perf_counter() - began, done, resident_mb() - before, used))
 
-        run = tp.run(model, data, None, tp.LInf(EPS), out=out, on_progress=note)
+        run = tp.run(model, data, None, tp.LInf(EPS), out=out, progress=note)
         seconds = time.perf_counter() - began
         return {
             "rows": len(run),

@@ -73,7 +73,6 @@ if TYPE_CHECKING:
     from treeproof.results.features import FeatureResults
     from treeproof.results.properties import PropertyResult, ScoreBounds
     from treeproof.results.reasons import Reasons
-    from treeproof.results.reasons import Reasons as AnchorResults
     from treeproof.results.results import Results
     from treeproof.results.row_answer import RowAnswer
     from treeproof.results.run_file import load_results
@@ -91,7 +90,6 @@ __all__ = [
     "L1",
     "L2",
     "All",
-    "AnchorResults",
     "AvoidsTarget",
     "BackendMissing",
     "Box",
@@ -212,7 +210,7 @@ _HOMES = {
     "treeproof.results.display": ("VerifiedAccuracyDisplay",),
     "treeproof.results.features": ("FeatureResults",),
     "treeproof.results.properties": ("PropertyResult", "ScoreBounds"),
-    "treeproof.results.reasons": ("AnchorResults=Reasons", "Reasons"),
+    "treeproof.results.reasons": ("Reasons",),
     "treeproof.results.results": ("Results",),
     "treeproof.results.row_answer": ("RowAnswer",),
     "treeproof.results.run_file": ("load_results",),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from treeproof.errors import InvalidInput, UnsupportedQuery, nearest
+from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.prediction import Model
-from treeproof.query.arithmetic import Arithmetic, rename_domain, takes_domain
+from treeproof.query.arithmetic import Arithmetic
 from treeproof.query.domain import Domain
 from treeproof.query.goals import Goal
 from treeproof.query.paper_protocol import PaperProtocol
@@ -36,23 +36,6 @@ if TYPE_CHECKING:
     from treeproof.search.progress import Progress
     from treeproof.search.proving import Inquiry
     from treeproof.search.question import PreparedQuestion
-
-
-class RowOptions(TypedDict, total=False):
-    """Options of every question about rows, wherever it is answered; `verify` explains them."""
-
-    goal: Goal | None
-    arithmetic: Arithmetic
-    attacker_class: Any
-    time_limit_s: float
-    node_limit: int
-    memory_limit_mb: float
-
-
-class AskOptions(RowOptions, total=False):
-    """The same, where proofs can be kept."""
-
-    evidence: bool
 
 
 def load(
@@ -128,7 +111,6 @@ def load(
     return Model(load_ensemble(source, options=given, self_test=self_test))
 
 
-@takes_domain
 def verify(
     model: Any,
     X: Any,
@@ -195,7 +177,6 @@ def verify(
     return found
 
 
-@takes_domain
 def radius(
     model: Any,
     X: Any,
@@ -389,7 +370,6 @@ def recourse(
     return found
 
 
-@takes_domain
 def unimportant_features(
     model: Any,
     X: Any,
@@ -433,7 +413,6 @@ def unimportant_features(
     return scan_features(query, question, n_jobs=n_jobs, progress=progress)
 
 
-@takes_domain
 def feature_radius(
     model: Any,
     X: Any,
@@ -899,13 +878,3 @@ def _query(
 
     sums = partial(accumulators, n_jobs=n_jobs)
     return build_query(loaded(model).ensemble, X, y, perturbation, sums=sums, **options)
-
-
-def refuse_others(function: str, options: Any, known: Any) -> None:
-    """Refuse options that a function does not have, as Python does; `domain` is an old name."""
-    if "arithmetic" in known.__annotations__:
-        rename_domain(options, stacklevel=3)
-    for name in options:
-        if name not in known.__annotations__:
-            near = nearest(name, known.__annotations__)
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}.{near}")

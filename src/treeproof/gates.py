@@ -1,19 +1,26 @@
 """Robustness as a number for model selection, and as a gate for tests."""
 
+from __future__ import annotations
+
 import dataclasses
+import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treeproof.api import AskOptions, refuse_others, verify
+from treeproof.api import verify
 from treeproof.errors import InvalidInput
-from treeproof.query.arithmetic import rename_domain
+from treeproof.query.arithmetic import Arithmetic
+from treeproof.query.goals import Goal
 from treeproof.query.perturbations import Ball, Box, Cost, LInf, as_perturbation
 from treeproof.results.curves import attacked_rows
 from treeproof.results.numbers import share_down
 from treeproof.results.results import Results
+
+if TYPE_CHECKING:
+    from treeproof.engines.base import Engine
 
 _ROWS_NAMED = 5
 
@@ -25,7 +32,14 @@ def verified_accuracy_score(
     *,
     eps: float | Ball | Box,
     perturbation: LInf | None = None,
-    **options: Any,
+    engine: str | Engine = "exact",
+    goal: Goal | None = None,
+    arithmetic: Arithmetic = "float64",
+    attacker_class: Any = None,
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    n_jobs: int = 1,
 ) -> float:
     """Share of rows whose label is proved to stay right wherever features move by up to eps.
 
@@ -44,20 +58,35 @@ def verified_accuracy_score(
         The radius, or how rows may change, as `verify` takes it.
     perturbation : LInf, optional
         Scales, directions, frozen features and domain bounds of a radius; without one itself.
-    **options
-        Further options of `verify`, such as ``n_jobs`` or ``arithmetic``.
+    engine, goal, arithmetic, attacker_class, time_limit_s, node_limit, memory_limit_mb, n_jobs
+        See `verify`.
 
     Returns
     -------
     float
         Never above the accuracy under the strongest attack; undecided rows count as not verified.
     """
-    results = verify(estimator, X, y, _ball(eps, perturbation), **options)
+    results = verify(
+        estimator, X, y, _ball(eps, perturbation),
+        engine=engine, goal=goal, arithmetic=arithmetic, attacker_class=attacker_class,
+        time_limit_s=time_limit_s, node_limit=node_limit, memory_limit_mb=memory_limit_mb,
+        n_jobs=n_jobs,
+    )  # fmt: skip
     return _share_verified(results)
 
 
 def verified_accuracy_scorer(
-    *, eps: float | Ball | Box, perturbation: LInf | None = None, **options: Any
+    *,
+    eps: float | Ball | Box,
+    perturbation: LInf | None = None,
+    engine: str | Engine = "exact",
+    goal: Goal | None = None,
+    arithmetic: Arithmetic = "float64",
+    attacker_class: Any = None,
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    n_jobs: int = 1,
 ) -> Callable[[Any, Any, Any], float]:
     """Make a scorer of scikit-learn, for ``scoring`` of cross-validation and searches.
 
@@ -66,7 +95,9 @@ def verified_accuracy_scorer(
 
     Parameters
     ----------
-    eps, perturbation, **options
+    eps, perturbation, engine, goal, arithmetic, attacker_class
+        See `verified_accuracy_score`.
+    time_limit_s, node_limit, memory_limit_mb, n_jobs
         See `verified_accuracy_score`.
 
     Returns
@@ -77,10 +108,12 @@ def verified_accuracy_scorer(
     """
     # Searches turn errors into NaN scores, so what is wrong with the options is said here.
     _ball(eps, perturbation)
-    rename_domain(options)
-    others = {name: options[name] for name in options.keys() - {"engine", "n_jobs"}}
-    refuse_others("verified_accuracy_scorer", others, AskOptions)
-    return partial(verified_accuracy_score, eps=eps, perturbation=perturbation, **options)
+    return partial(
+        verified_accuracy_score, eps=eps, perturbation=perturbation,
+        engine=engine, goal=goal, arithmetic=arithmetic, attacker_class=attacker_class,
+        time_limit_s=time_limit_s, node_limit=node_limit, memory_limit_mb=memory_limit_mb,
+        n_jobs=n_jobs,
+    )  # fmt: skip
 
 
 def assert_robust(
@@ -91,7 +124,15 @@ def assert_robust(
     *,
     at_least: float = 0.8,
     perturbation: LInf | None = None,
-    **options: Any,
+    engine: str | Engine = "exact",
+    goal: Goal | None = None,
+    arithmetic: Arithmetic = "float64",
+    attacker_class: Any = None,
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    n_jobs: int = 1,
+    evidence: bool = False,
 ) -> Results:
     """Fail unless enough rows are proved to keep their label wherever features move by up to eps.
 
@@ -101,8 +142,10 @@ def assert_robust(
         The estimator, rows, labels and radius of `verified_accuracy_score`.
     at_least : float
         Smallest share of verified rows that passes.
-    perturbation, **options
+    perturbation, engine, goal, arithmetic, attacker_class
         See `verified_accuracy_score`.
+    time_limit_s, node_limit, memory_limit_mb, n_jobs, evidence
+        See `verify`.
 
     Returns
     -------
@@ -117,14 +160,18 @@ def assert_robust(
     if not 0.0 <= at_least <= 1.0:
         raise InvalidInput(f"'at_least' must be a share between 0 and 1. Got {at_least!r}.")
     asked = _ball(eps, perturbation)
-    results = verify(model, X, y, asked, **options)
+    results = verify(
+        model, X, y, asked, evidence=evidence,
+        engine=engine, goal=goal, arithmetic=arithmetic, attacker_class=attacker_class,
+        time_limit_s=time_limit_s, node_limit=node_limit, memory_limit_mb=memory_limit_mb,
+        n_jobs=n_jobs,
+    )  # fmt: skip
     answers = results
     results = results.take(attacked_rows(results))
     n, n_verified = len(results), int((results.verdict == "verified").sum())
     if n == 0:
         raise InvalidInput(
-            "A gate needs at least one row that is attacked. Got none of class"
-            f" {options.get('attacker_class')!r}."
+            f"A gate needs at least one row that is attacked. Got none of class {attacker_class!r}."
         )
     if n_verified < at_least * n:
         failing = results.row[results.verdict != "verified"]

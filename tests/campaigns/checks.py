@@ -333,7 +333,7 @@ def outside_box(
     """Where a witness leaves a box, with the same exception as in `outside_ball`."""
     for feature, axis in enumerate(asked.table.axes):
         x, w = float(asked.rows[row, feature]), float(found.witness[row, feature])
-        if axis.is_categorical or np.isnan(x):
+        if axis.is_categorical or np.isnan(x) or feature in asked.table.model.unread:
             own = float(found.values[row, feature])
             if not _is_same(own, w):
                 return f"feature {feature}, which stays, moves from {own!r} to {w!r}"

@@ -129,6 +129,8 @@ def random_data(
             values = column_levels(random, kind, int(random.integers(2, most + 1)), precision)
         levels.append(values)
         column = random.choice(values, size=n_rows)
+        if n_features > 1 and feature not in data.categories and random.random() < 0.08:
+            column[:] = values[0]  # no tree tests it, though rows of questions differ in it
         if missing and feature not in data.categories and random.random() < 0.5:
             data.missing.add(feature)
             column = np.where(random.random(n_rows) < 0.2, np.nan, column)

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from tests.oracle.library_models import (
     Deployed,
     catboost_cuts,
     lightgbm_cuts,
+    smallest_double_cast_to,
     xgboost_cuts,
 )
 
@@ -35,6 +37,11 @@ def tree_count(random: Random, n_classes: int) -> int:
     """Mostly few; many trees over few cells need more of a search."""
     many = [15, 30] if n_classes <= 3 else [6]
     return int(random.choice([1, 2, 3, 4, 5, 6, *many]))
+
+
+def _least_gain(random: Random) -> float:
+    """Now and then so much that trees are single leaves."""
+    return 1e9 if random.random() < 0.03 else 0.0
 
 
 def own_threshold(random: Random, probability: Callable[[Any], Any], rows: Any) -> dict[str, Any]:
@@ -67,6 +74,7 @@ def xgboost_model(random: Random) -> Deployed:
         "learning_rate": float(random.choice([1.0, 0.5, 0.3])),
         "reg_lambda": float(random.choice([0.0, 1.0])),
         "min_child_weight": 0.0,
+        "gamma": _least_gain(random),
         "tree_method": str(random.choice(["hist", "exact"])),
         "n_jobs": 1,
         "random_state": int(random.integers(100)),
@@ -140,6 +148,7 @@ def lightgbm_model(random: Random) -> Deployed:
         "learning_rate": float(random.choice([1.0, 0.5, 0.3])),
         "min_child_samples": 1,
         "min_child_weight": 0.0,
+        "min_split_gain": _least_gain(random),
         "min_data_in_bin": 1,
         "min_data_per_group": 1,
         "cat_smooth": 0.0,
@@ -282,6 +291,36 @@ def missing_columns(random: Random, data: Data) -> frozenset[int]:
     return frozenset(data.missing | more)
 
 
+def behind_columns(random: Random, model: Deployed) -> Deployed:
+    """The model in a pipeline that drops a column and may put the others in another order."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.pipeline import Pipeline
+
+    refuses = model.library == "sklearn" and model.precision is np.float32  # what floats cannot hold
+    if refuses or model.categories or model.missing or not hasattr(model.source, "get_params"):
+        return model
+    n = model.n_features
+    kept = random.permutation(n + 1)[:n] if random.random() < 0.5 else np.arange(1, n + 1)
+    place = {int(column): number for number, column in enumerate(kept)}
+    rows = np.zeros((len(model.sample), n + 1))
+    rows[:, kept] = model.sample
+    columns = ColumnTransformer([("kept", "passthrough", kept.tolist())], remainder="drop")
+    label, cuts = model.label, model.cuts
+    if model.precision is np.float32:  # columns are doubles, which the model rounds after them
+        cuts = [np.array([smallest_double_cast_to(cut) for cut in own]) for own in cuts]
+    return replace(
+        model,
+        precision=np.float64,
+        kind=f"{model.kind} behind columns",
+        source=Pipeline([("columns", columns.fit(rows)), ("model", model.source)]),
+        cuts=[cuts[place[f]] if f in place else np.zeros(0) for f in range(n + 1)],
+        score=lambda given: model.score(given[:, kept]),
+        label=None if label is None else lambda given: label(given[:, kept]),
+        unread=frozenset(range(n + 1)) - place.keys(),
+        sample=rows,
+    )
+
+
 TRAINERS: dict[str, Callable[[Random], Deployed]] = {
     "xgboost": xgboost_model,
     "lightgbm": lightgbm_model,
@@ -303,7 +342,8 @@ def trained_model(random: Random, library: str) -> Deployed:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            return trainer(random)
+            model = trainer(random)
+            return behind_columns(random, model) if random.random() < 0.12 else model
         except NotTrained:
             raise
         except Exception as error:

@@ -38,7 +38,7 @@ def main(folder: Path, out: Path, pause_s: float) -> None:
         resume=True,
         n_jobs=2,
         batch_rows=50,
-        on_progress=lambda *_: time.sleep(pause_s),
+        progress=lambda *_: time.sleep(pause_s),
     )
 
 

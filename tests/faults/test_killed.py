@@ -182,7 +182,7 @@ def check_killed_workers(folder: Path, n_rows: int, n_kills: int) -> None:
             out=folder / "run.jsonl",
             client=client,
             batch_rows=50,
-            on_progress=kill_some,
+            progress=kill_some,
         )
     assert len(killed) == n_kills
     assert_same(run.load(), expected)

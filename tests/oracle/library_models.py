@@ -42,6 +42,8 @@ class Deployed:
         Columns of categories: what the codes 0, 1, ... stand for.
     missing : frozenset of int
         Columns in which rows may lack a value.
+    unread : frozenset of int
+        Columns that never reach the model: they may hold anything, and stay as they are.
     options : dict
         Options of `treeproof.load`.
     n_trees : int
@@ -60,6 +62,7 @@ class Deployed:
     classes: tuple[Any, ...] = ()
     categories: dict[int, list[Any]] = field(default_factory=dict)
     missing: frozenset[int] = frozenset()
+    unread: frozenset[int] = frozenset()
     options: dict[str, Any] = field(default_factory=dict)
     n_trees: int = 1
     sample: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))

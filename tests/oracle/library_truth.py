@@ -90,11 +90,12 @@ class Axis:
             if feature in model.missing:
                 self.points = np.append(self.points, np.nan)
             return
-        first = (
-            float(np.nextafter(self.precision(cuts[0]), self.precision(-np.inf)))
-            if len(cuts)
-            else 0.0
-        )
+        with np.errstate(over="ignore"):  # nothing finite is below a cut at the largest number
+            first = (
+                float(np.nextafter(self.precision(cuts[0]), self.precision(-np.inf)))
+                if len(cuts)
+                else 0.0
+            )
         points = [first, *self.cuts.tolist()]
         if feature in model.missing:
             points.append(np.nan)

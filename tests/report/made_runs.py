@@ -36,7 +36,7 @@ def header(n_features: int, names: list[str], **question: Any) -> dict[str, Any]
         "engine": {"name": "exact"},
         "perturbation": {"name": "LInf", "eps": None, "frozen": [], "low": "-inf", "high": "inf"},
         "goal": {"name": "KeepsLabel"},
-        "domain": "real",
+        "arithmetic": "real",
         "labels": "given",
     }
     return header_record(model, asked | question)

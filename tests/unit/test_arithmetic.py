@@ -11,7 +11,6 @@ from xgboost import XGBClassifier
 import treeproof as tp
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import CATEGORICAL, Aggregation, Decision, Ensemble, Provenance
-from treeproof.query.arithmetic import in_words
 
 
 @pytest.fixture(scope="module")
@@ -65,43 +64,6 @@ def test_doubles_within_the_radius_keep_their_label(boosted):
     assert (found.witness != found.witness.astype(np.float32)).any()
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda model, **options: tp.verify(model, [[0.0]], None, tp.LInf(0.1), **options).header,
-        lambda model, **options: tp.radius(model, [[0.0]], **options).header,
-        lambda model, **options: tp.run(model, [[0.0]], **options).header,
-        lambda model, **options: {
-            "question": tp.feature_radius(model, [[0.0]], **options).question
-        },
-        lambda model, **options: {
-            "question": tp.unimportant_features(model, [[0.0]], **options).question
-        },
-        lambda model, **options: {
-            "question": tp.anchor_features(model, [[0.0]], **options).question
-        },
-        lambda model, **options: tp.assert_robust(model, [[0.0]], [0], 0.01, **options).header,
-    ],
-)
-def test_the_old_name_is_read_with_a_warning(stump, ask):
-    model = tp.load(stump)
-    assert ask(model)["question"]["arithmetic"] == "float64"
-    assert ask(model, arithmetic="real")["question"]["arithmetic"] == "real"
-    with pytest.warns(DeprecationWarning, match="'domain' is called 'arithmetic' now"):
-        asked = ask(model, domain="real")["question"]
-    assert asked["arithmetic"] == "real"
-    assert "domain" not in asked
-    with pytest.raises(tp.InvalidInput, match="Got both"):
-        ask(model, domain="real", arithmetic="real")
-
-
-def test_scorers_of_scikit_learn_take_both_names():
-    with pytest.warns(DeprecationWarning, match="'arithmetic' now"):
-        scorer = tp.verified_accuracy_scorer(eps=0.1, domain="real")
-    assert scorer.keywords["arithmetic"] == "real"
-    assert tp.RobustnessScorer().get_params()["arithmetic"] == "float64"
-
-
 def test_a_scorer_asks_as_it_was_told(stump):
     rows = np.array([[0.0], [0.2]])
     for arithmetic in ("float64", "real"):
@@ -137,12 +99,6 @@ def test_every_summary_says_it(stump):
     assert said in tp.radius(model, [[0.0]])._repr_html_()
 
 
-def test_headers_of_the_first_version_are_read():
-    header = {"question": {"domain": "real"}, "model": {"input_precision": "float32"}}
-    assert in_words(header).startswith("real numbers;")
-    assert in_words({}) == ""
-
-
 def test_codes_of_categories_are_rounded_as_the_model_rounds_them():
     builder = TreeBuilder()
     builder.add_tree(
@@ -172,7 +128,9 @@ def test_codes_of_categories_are_rounded_as_the_model_rounds_them():
     assert tp.radius(model, row).predicted.tolist() == [1]
 
 
-def test_no_warning_without_the_old_name(stump):
+def test_bounds_at_the_lowest_float_warn_of_nothing(stump):
+    moves = tp.LInf(low=float(np.finfo(np.float32).min), domain=tp.Domain())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tp.radius(tp.load(stump), [[0.0]], arithmetic="real")
+        found = tp.radius(tp.load(stump), [[0.0]], None, moves, arithmetic="real")
+    assert found.exact.all()

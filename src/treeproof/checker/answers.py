@@ -116,6 +116,7 @@ class RunChecker:
             self.question = Question(self.header, ensemble)
             accept = accept_float64_rows if self.question.is_float64 else accept_real_rows
             self.forest = Forest(accept(ensemble))
+            self.places = {str(feature): feature for feature in range(ensemble.n_features)}
             if has_prices(asked):
                 self.tariff = Tariff(self.question, asked, self.forest)
         except (ArithmeticError, CertificateRejected, LookupError, TypeError, ValueError) as error:
@@ -219,9 +220,10 @@ class RunChecker:
             case.point = np.full(len(case.claim.row), np.nan)
         if row.shown and case.point is not None:
             case.short = case.point.copy()
+            require(len(case.point) == len(self.places), "witness: one value per feature")
             for feature, value in row.shown.items():
-                require(feature.isdecimal(), f"shown: {feature!r} is no feature")
-                case.short[int(feature)] = value
+                require(feature in self.places, f"shown: {feature[:40]!r} is no feature")
+                case.short[self.places[feature]] = value
             # Whoever types it in meets the rounding of the model's input.
             case.short = evaluate.cast_rows(self.forest.ensemble, case.short)
 

@@ -60,9 +60,7 @@ class Question:
         self.asks_radius = asked.kind == "radius"
         self.own_labels = asked.labels == "the model's own"
         self.goal = asked.goal
-        arithmetic = {asked.arithmetic, asked.domain} - {None}
-        require_asked(len(arithmetic) == 1, "one 'arithmetic'", arithmetic or "none")
-        self.is_float64 = "float64" in arithmetic
+        self.is_float64 = asked.arithmetic == "float64"
         require_asked(asked.engine.get("name") in schema.ENGINES, "a known engine", asked.engine)
         self.attacked = -1
         if asked.attacker_class is not None:

@@ -126,17 +126,16 @@ class ScoreChange(_Closed, tag_field="name", tag="ScoreChange"):
 
 
 class Question(_Closed):
-    """What was asked; files of version 0.1 say `domain` where later ones say `arithmetic`."""
+    """What was asked."""
 
     kind: Literal["verify", "radius"]
     perturbation: LInf | L1 | L2 | L0 | Cost | Box
     goal: KeepsLabel | AvoidsTarget | ScoreWithin | ScoreChange
     labels: Literal["given", "the model's own"]
+    arithmetic: Arithmetic
     engine: dict[str, Label]
     search: dict[str, Label | list[Label]] = {}
     attacker_class: Label = None
-    arithmetic: Arithmetic | None = None
-    domain: Arithmetic | None = None
 
 
 class Model(msgspec.Struct, kw_only=True):

@@ -369,7 +369,7 @@ def _data(
             " as the run gives them."
         )
     # Codes of categories are rounded in every arithmetic, since they never move.
-    rounded = question.get("arithmetic", question.get("domain")) != "float64"
+    rounded = question.get("arithmetic") != "float64"
     is_rounded = ensemble.is_categorical | rounded
     values = np.where(is_rounded, cast_rows(ensemble, rows.values), rows.values)
     labels = None if rows.labels is None else [plain_value(label) for label in rows.labels]

@@ -127,10 +127,16 @@ class Gate:
         """Refuse, before any work, an earlier run that cannot be compared with the one to come."""
         if self.not_worse_than is None:
             return
-        from treeproof.query.arithmetic import arithmetic_of
+        from treeproof.results.run_file import unfinished
         from treeproof.results.threat import limit_of
         from treeproof.runs.run_log import differing_part
 
+        missing = unfinished(self._baseline.header, len(self._baseline))
+        if missing:
+            raise InvalidInput(
+                f"The run '{self.not_worse_than}' must be complete to be compared with. {missing}"
+                " Go on with it by --resume."
+            )
         here, there = (dict(h["question"]) for h in (header, self._baseline.header))
         if there["engine"]["name"] in ATTACKS:
             raise InvalidInput(
@@ -138,7 +144,6 @@ class Gate:
                 " verify nothing: give a run of treeproof radius or treeproof verify."
             )
         for question in (here, there):
-            question["arithmetic"] = arithmetic_of(question)
             any_limit = dict.fromkeys({"eps", "budget"} & question["perturbation"].keys())
             question["perturbation"] = question["perturbation"] | any_limit
         for name in ("perturbation", *_SAME):
@@ -266,14 +271,13 @@ def _difference(there: "Results", here: "Results") -> str:
     """
     import numpy as np
 
-    from treeproof.query.arithmetic import arithmetic_of
     from treeproof.results.threat import feature_name
 
     models = [table.header["model"] for table in (there, here)]
     same_features = models[0].get("feature_names") == models[1].get("feature_names")
     if same_features and there.values is not None and here.values is not None:
         # Real rows are rounded to the precision of their model.
-        kind = np.float64 if arithmetic_of(here.header["question"]) == "float64" else np.float32
+        kind = np.float64 if here.header["question"]["arithmetic"] == "float64" else np.float32
         old, new = there.values.astype(kind), here.values.astype(kind)
         differs = (old != new) & ~(np.isnan(old) & np.isnan(new))
         differs[:, [number for model in models for number in model.get("categorical") or ()]] = (

@@ -99,12 +99,6 @@ _ASKED_OPTIONS = all_of(
         type=click.Choice(["float64", "real"]),
         help="What rows are: doubles that the model rounds, or real numbers. [default: float64]",
     ),
-    _threat(
-        "--domain",
-        type=click.Choice(["float64", "real"]),
-        hidden=True,
-        help="Old name of --arithmetic.",
-    ),
 )
 _ANSWER_OPTIONS = all_of(
     _engine("--jobs", type=POSITIVE, help="Number of threads. [default: all cores]"),
@@ -231,12 +225,6 @@ class QuestionOptions:
             values = {name: left.pop(name, None) for name in names}
             return {name: value for name, value in values.items() if value is not None}
 
-        old_name = left.pop("domain")
-        if old_name is not None and left["arithmetic"] is not None:
-            raise click.UsageError(
-                "--domain is the old name of --arithmetic: give only one of them."
-            )
-        left["arithmetic"] = left["arithmetic"] or old_name
         file = left.pop("threat")
         threat = ThreatModel() if file is None else load_threat(file)
         threat = threat.with_options(

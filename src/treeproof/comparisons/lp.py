@@ -5,8 +5,7 @@ distance over the whole model. A bound is computed afresh from the solver's mult
 rounding error; multipliers of any quality give a valid one, so the solver is not trusted.
 """
 
-import warnings
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -56,26 +55,16 @@ class LpEngine(RowEngine):
         What is relaxed: whether a set holds a violation, over the leaves that it reaches; or the
         paper's baseline, how near one is, over the whole model (boxes have no distance, so they
         are decided).
-    of : optional
-        Old name of `relaxation`.
     """
 
     relaxation: Literal["decision", "distance"] = "decision"
-    of: InitVar[str | None] = None
 
     name: ClassVar[str] = "lp"
     is_complete: ClassVar[bool] = False
     search_type: ClassVar[type[RowSearch]] = ProgramSearch
 
-    def __post_init__(self, of: str | None) -> None:
+    def __post_init__(self) -> None:
         """Refuse unknown programs, and name the package that brings the solver."""
-        if of is not None:
-            warnings.warn(
-                "The option 'of' of lp is called 'relaxation' now, and the old name will go away.",
-                DeprecationWarning,
-                stacklevel=3,
-            )
-            object.__setattr__(self, "relaxation", of)
         check_choice("relaxation", self.relaxation, ("decision", "distance"), of="lp")
         require_backend("highspy", "milp")
 

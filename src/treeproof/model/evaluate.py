@@ -54,7 +54,8 @@ def cast_bounds(ensemble: Ensemble, bounds: FloatArray) -> FloatArray:
     if not ensemble.over_reals:
         return cast
     real = np.dtype(ensemble.input_precision).type
-    below = np.nextafter(cast.astype(real), real(-np.inf)).astype(np.float64)
+    with np.errstate(over="ignore"):  # below the lowest number is minus infinity
+        below = np.nextafter(cast.astype(real), real(-np.inf)).astype(np.float64)
     return np.where(cast > bounds, below, cast)
 
 

@@ -184,7 +184,7 @@ _LATER = ("options", "own_classes")
 
 
 def _plain_provenance(provenance: Provenance) -> dict[str, Any]:
-    """Fields of a provenance; without options version 0.1.0 reads them, too."""
+    """Fields of a provenance; what is empty is left out."""
     plain = _plain_fields(provenance)
     return {name: value for name, value in plain.items() if value or name not in _LATER}
 

@@ -232,8 +232,9 @@ class Box:
     ----------
     low, high : dict, Series, frame or array-like of shape (n_features,) or (n_rows, n_features)
         Bounds, inclusive; infinite sides are allowed. Missing and categorical entries of a row
-        stay as they are, unless the domain lets them change. Names are matched as those of `LInf`
-        are; rows of frames are those of the question in their order.
+        stay as they are, unless the domain lets them change, and so do columns that a pipeline
+        drops. Names are matched as those of `LInf` are; rows of frames are those of the question
+        in their order.
     domain : Domain, optional
         Which rows there can be.
     """

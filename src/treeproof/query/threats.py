@@ -390,13 +390,9 @@ def load_threat(path: str | PathLike[str]) -> ThreatModel:
     features = content.pop("features", {})
     if not isinstance(features, dict) or not all(isinstance(v, dict) for v in features.values()):
         raise InvalidInput(f"'features' in '{path}' must be tables, such as [features.age].")
-    domain = content.pop("domain") if isinstance(content.get("domain"), dict) else None
-    if "domain" in content:  # as version 0.1.0 called it
-        if "arithmetic" in content:
-            raise InvalidInput(
-                f"'{path}' must have 'arithmetic' or its old name 'domain'. Got both."
-            )
-        content["arithmetic"] = content.pop("domain")
+    domain = content.pop("domain", None)
+    if not isinstance(domain, dict | None):
+        raise InvalidInput(f"'domain' in '{path}' must be a table, [domain]. Got {domain!r}.")
     parts = {
         str(name): FeatureThreat(**checked(part, _FEATURE_KEYS, f"features.{name}", path))
         for name, part in features.items()

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from importlib import resources
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -52,16 +52,6 @@ _LONG_NAME = 28
 Source = Results | str | PathLike[str]
 
 
-class ReportOptions(TypedDict, total=False):
-    """What else a page shows; `write_report` explains it."""
-
-    property_checks: Sequence[Sequence[PropertyCheck] | None] | None
-    checks: Sequence[Sequence[RowCheck] | None] | None
-    properties: str | PathLike[str] | Sequence[str | PathLike[str]] | None
-    reasons: str | PathLike[str] | None
-    date: datetime.date | None
-
-
 def write_report(
     runs: Source | Sequence[Source],
     path: str | PathLike[str],
@@ -71,7 +61,11 @@ def write_report(
     shape: tuple[int, int] | None = None,
     frozen: Sequence[Source] = (),
     title: str | None = None,
-    **options: Unpack[ReportOptions],
+    checks: Sequence[Sequence[RowCheck] | None] | None = None,
+    properties: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
+    property_checks: Sequence[Sequence[PropertyCheck] | None] | None = None,
+    reasons: str | PathLike[str] | None = None,
+    date: datetime.date | None = None,
 ) -> None:
     """Write a page that shows one run, or compares two.
 
@@ -91,25 +85,20 @@ def write_report(
         Runs of the same question with features frozen; the page says what freezing them changes.
     title : str, optional
         Heading of the page.
-    **options
-        What else is shown:
-
-        * ``checks`` (sequence of sequences of RowCheck): for each run what
-          `treeproof.checker.check_run` said of its rows. Then only answers that it accepted are
-          shown, and all others are undecided.
-        * ``properties`` (str or path, or a sequence): answers of ``treeproof prove --out`` and
-          ``diff --out``, each of which gets a section of its own.
-        * ``property_checks`` (sequence): for each of these files what
-          `treeproof.checker.property_files.check_answers` said. Of what it did not accept nothing
-          but the claim is shown.
-        * ``reasons`` (str or path): a file of ``treeproof reasons --out``, which gets a section of
-          its own.
-        * ``date`` (datetime.date): day that the page is dated with; by default today.
+    checks : sequence of sequences of RowCheck, optional
+        For each run what `treeproof.checker.check_run` said of its rows. Then only answers that it
+        accepted are shown, and all others are undecided.
+    properties : str or path, or a sequence of them, optional
+        Answers of ``treeproof prove --out`` and ``diff --out``, each with a section of its own.
+    property_checks : sequence, optional
+        For each of these files what `treeproof.checker.property_files.check_answers` said. Of what
+        it did not accept nothing but the claim is shown.
+    reasons : str or path, optional
+        A file of ``treeproof reasons --out``, which gets a section of its own.
+    date : datetime.date, optional
+        Day that the page is dated with; by default today.
     """
     require_backend("jinja2", "report")
-    for name in options.keys() - ReportOptions.__annotations__:
-        raise TypeError(f"write_report() got an unexpected keyword argument {name!r}")
-    checks, properties = options.get("checks"), options.get("properties")
     shown = _read(runs, names)
     if at is not None and not (np.isfinite(at) and at >= 0.0):
         raise InvalidInput(f"'at' must be a radius, a finite number >= 0. Got {at!r}.")
@@ -125,9 +114,8 @@ def write_report(
     frozen_runs = [read_run(source) for source in frozen]
     _check_frozen(shown, frozen_runs)
     context = _context(shown, frozen_runs, at, shape, title)
-    context["date"] = text.day_words(options.get("date") or datetime.date.today())
-    context["properties"] = _properties(properties, shown, options.get("property_checks"))
-    reasons = options.get("reasons")
+    context["date"] = text.day_words(date or datetime.date.today())
+    context["properties"] = _properties(properties, shown, property_checks)
     context["reasons"] = None
     if reasons is not None:
         context["reasons"] = reasons_context(reasons, shape, _fingerprints(shown))

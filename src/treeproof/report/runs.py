@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from treeproof.checker import RowCheck
 from treeproof.errors import InvalidInput
-from treeproof.query.arithmetic import arithmetic_of
 from treeproof.query.description import plain
 from treeproof.results.changes import Naming
 from treeproof.results.curves import (
@@ -74,8 +73,8 @@ class RunView:
 
     @property
     def arithmetic(self) -> str:
-        """Whether rows are real numbers or floats; files of version 0.1 call it the domain."""
-        return arithmetic_of(self.question)
+        """Whether rows are real numbers or floats."""
+        return str(self.question.get("arithmetic", ""))
 
     @property
     def model(self) -> dict[str, Any]:

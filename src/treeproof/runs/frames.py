@@ -1,15 +1,18 @@
 """`FrameMapper`: answers for frames of rows wherever these are, such as in Spark and Ray Data."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, Unpack
+from typing import Any, Literal
 
 import numpy as np
 
-from treeproof.api import RowOptions, loaded, refuse_others
+from treeproof.api import loaded
 from treeproof.data.sources import ArraySource
 from treeproof.errors import InvalidInput
 from treeproof.model.file_format import decode_ensemble, encode_ensemble
 from treeproof.prediction import Model
+from treeproof.query.arithmetic import Arithmetic
+from treeproof.query.goals import Goal
 from treeproof.query.perturbations import Ball, Box, LInf, PerRow, as_perturbation, asks_radius
 from treeproof.results.columns import frame_of
 from treeproof.results.results import Results
@@ -47,8 +50,8 @@ class FrameMapper:
         Columns that are no features and stay beside the answers, such as an identifier.
     engine : str or engine
         Name of an engine, or one with options.
-    **options
-        ``goal``, ``arithmetic``, ``attacker_class`` and limits per row, see `verify`.
+    goal, arithmetic, attacker_class, time_limit_s, node_limit, memory_limit_mb
+        See `verify`; limits are per row.
 
     Examples
     --------
@@ -67,12 +70,20 @@ class FrameMapper:
         label: str | None = None,
         keep: str | Sequence[str] = (),
         engine: Any = "exact",
-        **options: Unpack[RowOptions],
+        goal: Goal | None = None,
+        arithmetic: Arithmetic = "float64",
+        attacker_class: Any = None,
+        time_limit_s: float = math.inf,
+        node_limit: int = 2**62,
+        memory_limit_mb: float = 4096.0,
     ) -> None:
-        refuse_others("FrameMapper", options, RowOptions)
         ball = LInf() if perturbation is None else as_perturbation(perturbation)
         kind: Literal["radius", "verify"] = "radius" if asks_radius(ball) else "verify"
-        self._question = Question(kind=kind, perturbation=ball, engine=engine, **options)
+        self._question = Question(
+            kind=kind, perturbation=ball, engine=engine, goal=goal, arithmetic=arithmetic,
+            attacker_class=attacker_class, time_limit_s=time_limit_s, node_limit=node_limit,
+            memory_limit_mb=memory_limit_mb,
+        )  # fmt: skip
         refuse_bounds_per_row(self._question, "A mapper")
         limits = ball.eps if isinstance(ball, Ball) else None
         if isinstance(limits, PerRow) and limits.column is None:

@@ -26,7 +26,6 @@ from treeproof.data.sources import Rows
 from treeproof.errors import InvalidInput
 from treeproof.files import exclusive, replacing, unwritable
 from treeproof.prediction import Model
-from treeproof.query.arithmetic import arithmetic_of
 from treeproof.query.description import plain
 from treeproof.query.perturbations import Box, PerRow, with_limit
 from treeproof.results.results import Results
@@ -65,12 +64,7 @@ def run_header(question: Question, model: Model, rows: Rows) -> dict[str, Any]:
         "node_limit": None if question.node_limit >= 2**62 else int(question.node_limit),
         "memory_limit_mb": float(question.memory_limit_mb),
     }
-    # With the words of version 0.1.0 here its runs are known.
-    words = dict(header["question"])
-    words["domain"] = words.pop("arithmetic")
-    old = {"relaxation": "of"}
-    words["engine"] = {old.get(key, key): value for key, value in words["engine"].items()}
-    asked: dict[str, Any] = {"question": words, "limits": limits}
+    asked: dict[str, Any] = {"question": header["question"], "limits": limits}
     if question.evidence:
         asked["evidence"] = True
     text = msgspec.json.encode(asked, order="sorted")
@@ -373,15 +367,9 @@ def check_same(there: dict[str, Any], header: dict[str, Any], path: Path) -> Non
 def _difference(there: dict[str, Any], here: dict[str, Any]) -> str:
     if "question_hash" not in there:
         return " It was not written by a run, and has no keys."
-    old, new = arithmetic_of(there["question"]), arithmetic_of(here["question"])
-    if old != new:
-        return (
-            f" Its arithmetic is {_short(old)} there, and {_short(new)} here (--arithmetic {old}"
-            " asks as it does)."
-        )
     for part in ("question", "limits"):
         names = set(there.get(part, {})) | set(here[part])
-        for name in sorted(names - {"arithmetic", "domain"}):
+        for name in sorted(names):
             old, new = there.get(part, {}).get(name), here[part].get(name)
             if old != new:
                 where, old, new = differing_part(name, old, new)

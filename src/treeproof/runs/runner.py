@@ -4,6 +4,7 @@ import contextlib
 import heapq
 import itertools
 import logging
+import math
 import operator
 import signal
 import tempfile
@@ -12,15 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from treeproof.api import AskOptions, loaded, refuse_others
+from treeproof.api import loaded
 from treeproof.data.sources import ArraySource, FileSource, Source
 from treeproof.errors import InvalidInput, TreeproofError
 from treeproof.prediction import Model
-from treeproof.query.arithmetic import summary_lines
+from treeproof.query.arithmetic import Arithmetic, summary_lines
+from treeproof.query.goals import Goal
 from treeproof.query.perturbations import (
     Ball,
     Box,
@@ -69,20 +71,6 @@ Progress = Callable[[int, int | None], None]
 """Called with the rows answered so far, and with all rows where that is known."""
 
 
-class RunOptions(AskOptions, total=False):
-    """Options of `run`, which explains them."""
-
-    engine: "str | Engine"
-    label: str | None
-    id: str | None
-    rows: str | None
-    client: Any
-    radii: Sequence[float]
-    batch_rows: int | None
-    on_progress: Progress | None
-    progress: bool | Progress
-
-
 def run(
     model: Any,
     data: Any,
@@ -92,7 +80,21 @@ def run(
     out: str | PathLike[str] | None = None,
     resume: bool = False,
     n_jobs: int = -1,
-    **options: Unpack[RunOptions],
+    label: str | None = None,
+    id: str | None = None,
+    rows: str | None = None,
+    engine: "str | Engine" = "exact",
+    goal: Goal | None = None,
+    arithmetic: Arithmetic = "float64",
+    attacker_class: Any = None,
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    evidence: bool = False,
+    client: Any = None,
+    radii: Sequence[float] = (),
+    batch_rows: int | None = None,
+    progress: bool | Progress = False,
 ) -> "Run":
     """Answer one question about many rows, into a file that survives whatever happens.
 
@@ -115,43 +117,44 @@ def run(
         refused.
     n_jobs : int
         Threads; -1 for all cores.
-    **options
-        The engine and the options of `verify`, such as ``time_limit_s`` or ``evidence``, and:
-
-        * ``label``, ``id``, ``rows`` (str): columns of the labels, and of what the user knows rows
-          by, and a range such as ``0:500``, for data files.
-        * ``client`` (distributed.Client): a Dask cluster that answers instead of threads of this
-          process.
-        * ``radii`` (sequence of float): radii at which proved rows are counted in `Run.tally`.
-        * ``batch_rows`` (int): rows per batch; by default as many as take a small part of a
-          second.
-        * ``progress`` (bool or callable): show a bar of the rows that are answered, or call a
-          function with their number and that of all rows (or None, where that is not known).
-        * ``on_progress`` (callable): the name of such a function in version 0.1.
+    label, id, rows : str, optional
+        Columns of the labels, and of what the user knows rows by, and a range such as ``0:500``,
+        for data files.
+    engine, goal, arithmetic, attacker_class, time_limit_s, node_limit, memory_limit_mb, evidence
+        See `verify`.
+    client : distributed.Client, optional
+        A Dask cluster that answers instead of threads of this process.
+    radii : sequence of float
+        Radii at which proved rows are counted in `Run.tally`.
+    batch_rows : int, optional
+        Rows per batch; by default as many as take a small part of a second.
+    progress : bool or callable
+        Show a bar of the rows that are answered, or call a function with their number and that of
+        all rows (or None, where that is not known).
 
     Returns
     -------
     Run
         Summary and file; `Run.load` reads all answers.
     """
-    refuse_others("run", options, RunOptions)
     asked = loaded(model)
     refuse_as_labels(y)
     ball = LInf() if perturbation is None else as_perturbation(perturbation)
     if isinstance(ball, LInf | Box):  # without names, so that workers need no data frames
         warn_of_categories(ball, asked.feature_names, asked.ensemble.is_categorical)
         ball = in_order(ball, asked.feature_names, asked.n_features)
-    progress = checked_progress(options.pop("progress", False))
-    client, radii = options.pop("client", None), options.pop("radii", ())
-    batch_rows, on_progress = options.pop("batch_rows", None), options.pop("on_progress", None)
-    label, rows, ids = (options.pop(name, None) for name in ("label", "rows", "id"))  # type: ignore[misc]
+    progress = checked_progress(progress)
     kind: Literal["radius", "verify"] = "radius" if asks_radius(ball) else "verify"
-    question = Question(kind=kind, perturbation=ball, **options)  # type: ignore[misc] # popped
+    question = Question(
+        kind=kind, perturbation=ball, engine=engine, goal=goal, arithmetic=arithmetic,
+        attacker_class=attacker_class, time_limit_s=time_limit_s, node_limit=node_limit,
+        memory_limit_mb=memory_limit_mb, evidence=evidence,
+    )  # fmt: skip
     limits = None if isinstance(ball, Box) else ball.eps
     own = limits if isinstance(limits, PerRow) else PerRow()
     source: Source
     if isinstance(data, str | PathLike):
-        source = FileSource(asked.ensemble, data, label=label, rows=rows, id=ids, eps=own.column)
+        source = FileSource(asked.ensemble, data, label=label, rows=rows, id=id, eps=own.column)
     else:
         source = ArraySource(asked.ensemble, data, y, own.values)
     path = None if out is None else Path(out)
@@ -163,8 +166,7 @@ def run(
     with contextlib.ExitStack() as stack:
         stack.enter_context(runner.opened())
         show = stack.enter_context(progress_bar(source.n_rows)) if progress is True else progress
-        tell = on_progress or show or None
-        return runner.answer(n_jobs, client, on_progress=tell, batch_rows=batch_rows)
+        return runner.answer(n_jobs, client, on_progress=show or None, batch_rows=batch_rows)
 
 
 @dataclass(slots=True, repr=False)

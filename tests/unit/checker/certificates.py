@@ -35,7 +35,7 @@ def described(case: Case) -> Query:
     words = {
         "perturbation": describe(case.perturbation),
         "goal": describe(case.goal),
-        "domain": "real" if case.query.ensemble.over_reals else "float64",
+        "arithmetic": "real" if case.query.ensemble.over_reals else "float64",
         "attacker_class": None,
         "labels": "given",
     }

@@ -68,10 +68,9 @@ BALL = {"eps": None, "scale": None, "below": 1.0, "above": 1.0, "frozen": [], "l
         ("question.engine", {"name": "oracle"}),
         ("question.engine", {}),
         ("question.engine", "exact"),
-        ("question.domain", "integers"),
-        ("question.domain", GONE),
-        ("question.domain", None),
-        ("question.arithmetic", "float64"),
+        ("question.arithmetic", "integers"),
+        ("question.arithmetic", GONE),
+        ("question.arithmetic", None),
         ("question.labels", "mine"),
         ("question.labels", GONE),
         ("question.attacker_class", "c"),
@@ -117,8 +116,7 @@ BALL = {"eps": None, "scale": None, "below": 1.0, "above": 1.0, "frozen": [], "l
 )
 def test_a_header_that_treeproof_does_not_write_is_refused(path, value):
     header, records = run()
-    header["question"].pop("arithmetic", None)
-    header["question"]["domain"] = "real"
+    header["question"]["arithmetic"] = "real"
     assert reason(header, records[0]) == ""
     with pytest.raises(InvalidInput, match=r"header|another model"):
         RunChecker(with_field(header, path, value), ENSEMBLE)
@@ -157,24 +155,6 @@ def test_goals_must_fit_the_model():
 
 def test_the_engines_are_those_of_the_registry():
     assert set(ENGINES) == set(registry.ENGINES)
-
-
-def test_the_arithmetic_has_two_names():
-    ensemble = stumps(input_precision="float32")
-    for arithmetic in ("real", "float64"):
-        header, records = run(ensemble=ensemble, arithmetic=arithmetic)
-        for names in (("domain",), ("arithmetic",), ("domain", "arithmetic")):
-            renamed = copy.deepcopy(header)
-            for name in ("domain", "arithmetic"):
-                renamed["question"].pop(name, None)
-            renamed["question"] |= dict.fromkeys(names, arithmetic)
-            assert [reason(renamed, record, ensemble) for record in records] == [""] * 4
-        other = {"real": "float64", "float64": "real"}[arithmetic]
-        renamed["question"] = header["question"] | {"domain": other, "arithmetic": other}
-        assert "" not in [reason(renamed, record, ensemble) for record in records]
-        renamed["question"] |= {"domain": arithmetic}
-        with pytest.raises(InvalidInput, match="one 'arithmetic'"):
-            RunChecker(renamed, ensemble)
 
 
 def test_only_rows_of_the_attacked_class_move():

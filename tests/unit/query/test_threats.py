@@ -100,11 +100,7 @@ def test_options_come_before_the_file_and_frozen_features_add_up() -> None:
         ("frozen = 1.5", "must be a feature name or number, or a list of them. Got 1.5."),
         ("moving = [1.5]", "must be a feature name or number, or a list of them."),
         ("arithmetic = 'int'", "must be one of float64, real."),
-        ("domain = 'int'", "must be one of float64, real."),
-        (
-            "arithmetic = 'real'\ndomain = 'real'",
-            "'arithmetic' or its old name 'domain'. Got both.",
-        ),
+        ("domain = 'real'", r"must be a table, \[domain\]. Got 'real'."),
         ("features = 1", r"must be tables, such as \[features.age\]."),
         ("[features]\nage = 1", r"must be tables, such as \[features.age\]."),
         ("[features.age]\ndirection = 'left'", "'features.age.direction' in .* both, up, down."),

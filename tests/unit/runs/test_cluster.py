@@ -239,7 +239,7 @@ def test_a_scheduler_that_goes_away_ends_the_run_and_keeps_what_is_finished(
 
     with caplog.at_level("CRITICAL"):
         with pytest.raises(tp.InvalidInput, match=r"rows that are finished are in"):
-            tp.run(model, *rows, out=out, client=client, batch_rows=32, on_progress=gone)
+            tp.run(model, *rows, out=out, client=client, batch_rows=32, progress=gone)
         client.close(timeout=1)
     assert len(tp.load_results(out)) >= 64
     assert tp.run(model, *rows, out=out, resume=True).is_complete

@@ -97,7 +97,7 @@ def test_what_frames_of_any_rows_cannot_mean_is_refused(
     with pytest.raises(tp.InvalidInput, match=r"names of answers\. Got 'lower'"):
         tp.FrameMapper(model, keep=["patient", "lower"])
     for name in ("evidence", "time_limit"):  # there is no column of proofs
-        with pytest.raises(TypeError, match=rf"FrameMapper\(\) got an unexpected .* '{name}'"):
+        with pytest.raises(TypeError, match=rf"got an unexpected .* '{name}'"):
             tp.FrameMapper(model, **{name: True})
 
 

@@ -141,7 +141,7 @@ def check_features(info: FeaturesInfo) -> None:
         borders = np.array(numeric.borders or (), dtype=np.float64)
         with np.errstate(over="ignore"):
             single = borders.astype(np.float32)
-        if not np.isfinite(single).all() or np.any(np.diff(single) <= 0):
+        if not np.isfinite(single).all() or np.any(single[1:] <= single[:-1]):
             raise BrokenModelFile(
                 f"Feature {numeric.flat_feature_index}: borders must rise and be finite float32"
                 " numbers. The model file is damaged."
