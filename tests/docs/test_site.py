@@ -27,7 +27,12 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     names = (tmp_path / "site" / "reference" / "python-names.html").read_text(encoding="utf-8")
     assert "The exact meaning of the source model, with compiled prediction." in names
-    for name in ("Model.margins", "Results.to_frame", "training.RobustSearchCV", "checker.check_run"):
-        assert f'id="treeproof.{name}"' in names
+    for name in (
+        "Model.margins",
+        "Results.to_frame",
+        "training.RobustSearchCV",
+        "checker.RowCheck",
+    ):
+        assert f'id="treeproof.{name}"' in names, name
     help_page = (tmp_path / "site" / "reference" / "command-help.html").read_text(encoding="utf-8")
     assert "Usage: treeproof report" in help_page
