@@ -579,7 +579,7 @@ def reasons(
         Sets, intervals and changes of every row, and what is proved about them. Categories and
         missing values move only as a `Domain` says; `kept` lists those that do not.
     """
-    from treeproof.engines.base import Budget
+    from treeproof.engines.base import asked_budget
     from treeproof.engines.exact import ExactEngine
     from treeproof.search.anchors import find_anchors
     from treeproof.search.reasons import Wanted, find_reasons
@@ -596,9 +596,7 @@ def reasons(
         query.ensemble, minimum=minimum, intervals=intervals, n_sets=n_sets, n_changes=n_changes,
         weights=weights, always=always, never=never, groups=groups,
     )  # fmt: skip
-    budget = Budget(
-        time_limit_s=time_limit_s, node_limit=node_limit, memory_limit_mb=memory_limit_mb
-    )
+    budget = asked_budget(time_limit_s, node_limit, memory_limit_mb)
     shared: dict[str, Any] = {"n_jobs": n_jobs, "evidence": evidence, "progress": progress}
     if query.pricing is not None:
         return find_anchors(ExactEngine(), query, wanted, budget, **shared)
@@ -829,11 +827,10 @@ def _inquiry(
     limits: tuple[float, int, float],
     **options: Any,
 ) -> Inquiry:
-    from treeproof.engines.base import Budget
+    from treeproof.engines.base import asked_budget
     from treeproof.search.proving import Inquiry
 
-    seconds, nodes, memory = limits
-    budget = Budget(time_limit_s=seconds, node_limit=nodes, memory_limit_mb=memory)
+    budget = asked_budget(*limits)
     return Inquiry(domain=as_perturbation(domain), X=X, missing=missing, budget=budget, **options)
 
 

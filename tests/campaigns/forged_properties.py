@@ -287,7 +287,7 @@ class Forgery:
         step = float(self.pick(STEPS))
         return float(
             self.pick([
-                np.nextafter(value, way * np.inf), value * (1.0 + way * 2.0**-20), -value, 0.0,
+                math.nextafter(value, way * math.inf), value * (1.0 + way * 2.0**-20), -value, 0.0,
                 value * 2.0, value * 0.5, value + way * step, value + way * step,
             ])
         )  # fmt: skip

@@ -184,7 +184,8 @@ def falsehoods(file: File, row: dict[str, Any]) -> list[str]:
         ends[feature] = (truth.home[feature],) * 2
         if interval is not None and None not in interval:
             first, end = (float(e) for e in interval)
-            if not first <= float(row["values"][feature]) < end:
+            value = float(row["values"][feature])
+            if not (first <= value < end or value == end == math.inf):
                 return ["an interval without the value of the row"]
             if box.domain is None or truth.numbers[feature]:
                 ends[feature] = truth.interval(query, feature, np.array([first, end]))

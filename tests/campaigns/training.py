@@ -296,7 +296,9 @@ def behind_columns(random: Random, model: Deployed) -> Deployed:
     from sklearn.compose import ColumnTransformer
     from sklearn.pipeline import Pipeline
 
-    refuses = model.library == "sklearn" and model.precision is np.float32  # what floats cannot hold
+    refuses = (
+        model.library == "sklearn" and model.precision is np.float32
+    )  # what floats cannot hold
     if refuses or model.categories or model.missing or not hasattr(model.source, "get_params"):
         return model
     n = model.n_features

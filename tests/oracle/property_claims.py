@@ -527,9 +527,10 @@ def _witness(rows: Rows, said: Claimed, answer: dict[str, Any]) -> list[str]:
         own = wide[:, said.outputs]
         is_broken = bool((own < said.options["low"]).any() or (own > said.options["high"]).any())
     else:
-        gains = said.sign * (wide[1] - wide[0])[said.outputs]
-        wrong += [] if not _end(answer["lower"]) > gains.max() else ["witness: lower"]
-        is_broken = gains.max() > said.limit
+        first, second = (map(Fraction, score[said.outputs].tolist()) for score in wide)
+        gain = max(Fraction(said.sign) * (b - a) for a, b in zip(first, second, strict=True))
+        wrong += [] if not _end(answer["lower"]) > gain else ["witness: lower"]
+        is_broken = gain > said.limit
     if answer["verdict"] == "falsified" and not is_broken:
         wrong.append("witness: it breaks nothing")
     return wrong

@@ -128,6 +128,7 @@ def test_float64_rows_are_judged_as_deployed(iris):
         ({"goal": tp.AvoidsTarget}, "'goal' must be a KeepsLabel, AvoidsTarget"),
         ({"goal": "setosa"}, "'goal' must be a KeepsLabel, AvoidsTarget"),
         ({"time_limit_s": 0.0}, "'time_limit_s' must be positive"),
+        ({"memory_limit_mb": 1e-6}, "'memory_limit_mb' must be at least 1"),
         ({"time_limit_s": None}, "'time_limit_s' must be a number.*Leave it out"),
         ({"n_jobs": 0}, "'n_jobs' must be"),
         ({"n_jobs": None}, "'n_jobs' must be"),

@@ -279,7 +279,8 @@ def _box(
             least[feature] = most[feature] = value
             continue
         first, end = (float(e or 0.0) for e in (row.intervals or [])[at])
-        require(first <= value < end, "record: intervals hold the values of the row")
+        holds = first <= value and (value < end or end == math.inf)
+        require(holds, "record: intervals hold the values of the row")
         if math.isfinite(first):
             least[feature] = first
         if math.isfinite(end):

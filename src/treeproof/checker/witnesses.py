@@ -146,7 +146,10 @@ class Moves:
             )
 
     def check_in_box(self, row: int, claim: Claim) -> None:
-        """Reject a witness that is not in a box; each value may be the first float beyond."""
+        """Reject a witness that is not in a box.
+
+        A value may be the first float beyond where none of its cell lies in the box.
+        """
         _refuse(self.stays, row, "must not move")
         point, low, high = self.points[row], np.array(claim.low), np.array(claim.high)
         outside = ~np.isnan(claim.row) & ~self.forest.fixed & ~((low <= point) & (point <= high))
@@ -156,9 +159,11 @@ class Moves:
             with np.errstate(over="ignore"):
                 near = float(np.nextafter(real(w), real(math.inf if w < least else -math.inf)))
             near = near if self.forest.ensemble.over_reals else float(w)
-            first, cell, last = self.forest.count(np.array([feature]), ends).tolist()
+            values = np.append(ends, near)
+            first, cell, last, by = self.forest.count(np.array([feature]), values).tolist()
             inside = near >= least if w < least else near <= most
             inside &= first <= cell <= last
+            inside &= not (least <= near <= most and by == cell)
             require(inside, f"witness: feature {feature} is beyond the set")
 
 

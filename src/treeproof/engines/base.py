@@ -24,7 +24,7 @@ class Budget:
     node_limit : int
         Branching nodes, cliques or other units that the engine counts, per row.
     memory_limit_mb : float
-        Working memory per row.
+        Memory for the open nodes of a row's search.
     """
 
     time_limit_s: float = np.inf
@@ -41,6 +41,16 @@ class Budget:
                 )
             if not limit > 0:
                 raise InvalidInput(f"'{name}' must be positive. Got {limit!r}.")
+
+
+def asked_budget(time_limit_s: float, node_limit: int, memory_limit_mb: float) -> Budget:
+    """Limits as a user asks for them; the first nodes of a search have their place already."""
+    budget = Budget(
+        time_limit_s=time_limit_s, node_limit=node_limit, memory_limit_mb=memory_limit_mb
+    )
+    if memory_limit_mb < 1.0:
+        raise InvalidInput(f"'memory_limit_mb' must be at least 1. Got {memory_limit_mb!r}.")
+    return budget
 
 
 class Engine(Protocol):

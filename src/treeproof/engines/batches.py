@@ -90,7 +90,8 @@ class BatchSearch:
         self._in_balls = asks_radius or in_balls
         self._sides: Sides = (query.reach.low, query.reach.high)
         if not self._in_balls:
-            self._sides = query.reach.box(query.rows, query.reach.radius or 0.0)
+            radius = query.reach.radius
+            self._sides = query.reach.box(query.rows, 0.0 if radius is None else radius)
 
     def run(
         self,
@@ -218,7 +219,9 @@ def batch_of(
     # Bounds may be one row for all; only those of the slice are written out.
     low, high = (np.array(side[part], dtype=np.float64, order="C") for side in sides)
     rows, groups, reach = query.rows[part].copy(), query.group[part].copy(), query.reach
-    radius = np.inf if reach.radius is None or not takes_any else reach.radius
+    within = np.full(len(rows), np.inf)
+    if reach.radius is not None and takes_any:
+        within[:] = query.radius_of(part, np.inf)
     return Batch(
         groups,
         rows,
@@ -227,7 +230,7 @@ def batch_of(
         low,
         high,
         skip[part].copy(),
-        np.full(len(rows), radius),
+        within,
         takes_any,
     )
 

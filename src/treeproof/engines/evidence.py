@@ -271,9 +271,8 @@ def claimed_sets(
         outcomes.verdict == verdict for verdict in (Verdict.VERIFIED, Verdict.FALSIFIED)
     )
     if not asks_radius:
-        radius = np.inf if query.reach.radius is None else query.reach.radius
         claimed = np.where(verified, CLAIM_CLOSED, CLAIM_NOTHING)
-        return claimed, np.full(len(query), radius)
+        return claimed, np.full(len(query), query.radius_of(slice(None), np.inf))
     is_closed = outcomes.exact & ~outcomes.attained
     claimed = np.where(outcomes.lower > 0.0, CLAIM_OPEN, CLAIM_NOTHING)
     claimed[is_closed] = CLAIM_CLOSED

@@ -71,6 +71,8 @@ class ExactEngine:
     is_complete: ClassVar[bool] = True
     stages: ClassVar[tuple[int, ...]] = STAGES
     answers_prices: ClassVar[bool] = True
+    takes_radii_of_rows: ClassVar[bool] = True
+    """Rows may have radii of their own in one query, where changes have no prices."""
 
     def refusal(self, query: Query) -> str | None:
         """Every question can be asked."""

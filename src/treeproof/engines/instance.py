@@ -118,7 +118,7 @@ def lie_in_set(
         return np.array([rule is None for rule in rules], dtype=bool)
     reach = query.reach
     if upper is None or is_open is None:
-        upper = np.full(len(rows), np.inf if reach.radius is None else reach.radius)
+        upper = np.full(len(rows), query.radius_of(rows, np.inf))
         is_open = np.zeros(len(rows), dtype=bool)
     sets = Sets(
         query.rows[rows],

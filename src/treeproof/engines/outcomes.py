@@ -56,8 +56,7 @@ def mark_verified(query: Query, results: Results, row: Rows) -> None:
     """Write down that no point of the query's own set breaks the claim."""
     results.verdict[row] = Verdict.VERIFIED
     results.exact[row] = True
-    radius = query.reach.radius
-    _write_bounds(query, results, row, 0.0 if radius is None else radius, np.inf)
+    _write_bounds(query, results, row, query.radius_of(row, 0.0), np.inf)
 
 
 def mark_falsified(query: Query, results: Results, row: int, point: FloatArray) -> bool:
@@ -79,7 +78,7 @@ def mark_witnessed(query: Query, results: Results, row: Rows) -> None:
     results.verdict[row] = Verdict.FALSIFIED
     results.exact[row] = results.attained[row] = True
     # A witness may lie one float outside a set that holds only real numbers of its cell.
-    radius = np.inf if query.reach.radius is None else query.reach.radius
+    radius = query.radius_of(row, np.inf)
     _write_bounds(query, results, row, 0.0, np.minimum(radius, results.witness_distance[row]))
 
 
@@ -129,7 +128,11 @@ def are_broken(query: Query, row: int, points: FloatArray) -> NDArray[np.bool_]:
 
 
 def _write_bounds(
-    query: Query, results: Results, row: Rows, lower: float, upper: float | FloatArray
+    query: Query,
+    results: Results,
+    row: Rows,
+    lower: float | FloatArray,
+    upper: float | FloatArray,
 ) -> None:
     """Boxes have no radius, so their bounds are undefined."""
     results.lower[row] = lower if query.reach.is_ball else np.nan

@@ -48,7 +48,7 @@ class SingleTreeEngine:
     def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Decide every row at the query's own radius or box."""
         del budget  # linear time: there is nothing to limit
-        outcomes, found = _settled(query, query.reach.radius or 0.0, n_jobs)
+        outcomes, found = _settled(query, float(query.reach.radius or 0.0), n_jobs)
         for row in np.flatnonzero((found.distance == np.inf) & ~outcomes.exact):
             mark_verified(query, outcomes, int(row))
         return outcomes

@@ -391,8 +391,8 @@ class Reach:
         Rates of movement; infinite for a box.
     low, high : float64 (n_rows, n_features)
         Bounds that hold at any radius.
-    radius : float or None
-        The radius of the question; None when it is what is asked for.
+    radius : float, float64 (n_rows,) or None
+        The radius of the question, or of each row; None when it is what is asked for.
     is_ball : bool
         False for boxes, which have no radius.
     holds_reals : bool
@@ -403,11 +403,11 @@ class Reach:
     up: FloatArray
     low: FloatArray
     high: FloatArray
-    radius: float | None
+    radius: float | FloatArray | None
     is_ball: bool
     holds_reals: bool = True
 
-    def box(self, rows: FloatArray, radius: float) -> tuple[FloatArray, FloatArray]:
+    def box(self, rows: FloatArray, radius: float | FloatArray) -> tuple[FloatArray, FloatArray]:
         """Closed box around each row at a radius, as doubles that decide ``x < T`` exactly.
 
         A set of real numbers has one below T iff its end does, which rounding down keeps; one of
@@ -417,6 +417,11 @@ class Reach:
         """
         if not self.is_ball:
             return self.low, self.high
+        if isinstance(radius, np.ndarray):
+            alone = range(len(rows))
+            boxes = [self.take([row]).box(rows[[row]], float(radius[row])) for row in alone]
+            low, high = (np.concatenate(side) for side in zip(*boxes, strict=True))
+            return low, high
         if self.holds_reals:
             low = move_rounded_down(rows, radius, self.down, -1)
         else:
@@ -441,7 +446,10 @@ class Reach:
 
     def take(self, selection: Any) -> Reach:
         """Return the reach of a selection of rows."""
-        return replace(self, low=self.low[selection], high=self.high[selection])
+        radius = self.radius
+        if isinstance(radius, np.ndarray):
+            radius = radius[selection]
+        return replace(self, low=self.low[selection], high=self.high[selection], radius=radius)
 
 
 _LEFT_OUT = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def _pricing_of(
         total="max" if isinstance(perturbation, LInf | Box) else "sum",
         is_square=isinstance(perturbation, L2),
         is_box=is_box,
-        budget=0.0 if is_box else reach.radius,
+        budget=0.0 if is_box else cast("float | None", reach.radius),
         low=_tightened(np.maximum, evaluate.cast_bounds(ensemble, reach.low), types.low),
         high=_tightened(np.minimum, evaluate.cast_bounds(ensemble, reach.high), types.high),
         tariff=tariff,

@@ -92,6 +92,13 @@ class Query:
             pricing=None if self.pricing is None else self.pricing.take(selection),
         )
 
+    def radius_of(self, rows: Any, otherwise: float) -> float | FloatArray:
+        """The radius of rows; another number where the radius is what is asked for."""
+        radius = self.reach.radius
+        if isinstance(radius, np.ndarray):
+            return radius[rows]
+        return otherwise if radius is None else radius
+
     def without_target(self) -> "Query":
         """Ask whether the rows keep the labels that the model gives them, and nothing else."""
         labels = self.labels if self.predicted is None else self.predicted

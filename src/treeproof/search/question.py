@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.engines.base import Budget, Engine
+from treeproof.engines.base import Budget, Engine, asked_budget
 from treeproof.engines.registry import engine_named, require_support
 from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model.inspection import decision_rule, plain_value
@@ -21,7 +21,14 @@ from treeproof.query.build import PreparedQuery, prepare_query
 from treeproof.query.description import describe
 from treeproof.query.goals import Goal
 from treeproof.query.paper_protocol import PaperProtocol
-from treeproof.query.perturbations import Ball, Box, PerRow, require_perturbation, with_limit
+from treeproof.query.perturbations import (
+    Ball,
+    Box,
+    PerRow,
+    is_priced,
+    require_perturbation,
+    with_limit,
+)
 from treeproof.query.query import Query, categorical_features
 from treeproof.results.numbers import ColumnFormat, ColumnFormats
 from treeproof.results.results import FloatArray, Results
@@ -169,11 +176,7 @@ class Question:
         PreparedQuestion(asked, model)._query(X, y, numbers=numbers)
 
     def _budget(self) -> Budget:
-        return Budget(
-            time_limit_s=self.time_limit_s,
-            node_limit=self.node_limit,
-            memory_limit_mb=self.memory_limit_mb,
-        )
+        return asked_budget(self.time_limit_s, self.node_limit, self.memory_limit_mb)
 
     def _words(self, engine: Engine) -> dict[str, Any]:
         words: dict[str, Any] = {"kind": self.kind, "engine": describe(engine)}
@@ -204,10 +207,18 @@ class PreparedQuestion:
         self._words = question._words(self._engine)
         self._model_words: dict[str, Any] | None = None
         self._prepared: PreparedQuery | None = None
-        if question._own_limits is None:
+        perturbation = question.perturbation
+        self._has_own_radii = (
+            question._own_limits is not None
+            and not is_priced(perturbation)
+            and getattr(self._engine, "takes_radii_of_rows", False)
+        )
+        if self._has_own_radii:
+            perturbation = with_limit(cast("Ball", perturbation), 0.0)
+        if question._own_limits is None or self._has_own_radii:
             self._prepared = prepare_query(
                 model.ensemble,
-                question.perturbation,
+                perturbation,
                 goal=question.goal,
                 arithmetic=question.arithmetic,
                 attacker_class=question.attacker_class,
@@ -238,7 +249,15 @@ class PreparedQuestion:
         question, engine, budget = self._question, self._engine, self._budget
         if self._prepared is None:
             return question._answer_each(self._model, X, y, n_jobs, progress)
+        limits = question._limits_of(X) if self._has_own_radii else None
         query = self._query(X, y, n_jobs)
+        if limits is not None:
+            said = query.description["perturbation"] | {"eps": describe(question._own_limits)}
+            query = dataclasses.replace(
+                query,
+                reach=dataclasses.replace(query.reach, radius=limits),
+                description=query.description | {"perturbation": said},
+            )
         if question.evidence and query.pricing is not None and query.pricing.others:
             raise UnsupportedQuery(
                 "Evidence is about one limit. Got a question with several, as All has. Ask without"
@@ -258,6 +277,8 @@ class PreparedQuestion:
                 found = find_radius(engine, query, budget, protocol=question.search, n_jobs=n_jobs)
             else:
                 found = engine.verify(query, budget, n_jobs=n_jobs)
+        if limits is not None:
+            found = dataclasses.replace(found, eps=limits.copy())
         divisions = None
         if roots is not None:
             lower = found.lower if asks_radius else np.full(len(found), np.inf)
