@@ -74,9 +74,9 @@ test-slow: install
 test-versions: install
 	$(BIN)/python scripts/test-versions --environments build/releases
 
-# With the oldest releases that pyproject.toml allows; PYTHON=python3.11 chooses the Python.
+# With the oldest releases that pyproject.toml allows, of which many are for the oldest Python only.
 test-oldest:
-	$(PYTHON) scripts/test-oldest
+	$(or $(shell command -v python3.11),$(PYTHON)) scripts/test-oldest
 
 nightly: install
 	$(BIN)/python scripts/nightly --hours $(HOURS)
