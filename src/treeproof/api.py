@@ -273,7 +273,7 @@ def prepare(
     >>> question = tp.prepare("radius", "model.treeproof")  # doctest: +SKIP
     >>> question.ask(X[:1], y[:1]).lower  # doctest: +SKIP
     """
-    from treeproof.search.question import PreparedQuestion, Question
+    from treeproof.search.question import Question, prepared
 
     asked: Any = perturbation if kind == "radius" else as_perturbation(perturbation)
     if kind == "radius":
@@ -300,7 +300,7 @@ def prepare(
         arithmetic=arithmetic, attacker_class=attacker_class, time_limit_s=time_limit_s,
         node_limit=node_limit, memory_limit_mb=memory_limit_mb, evidence=evidence,
     )  # fmt: skip
-    return PreparedQuestion(question, loaded(model))
+    return prepared(question, loaded(model))
 
 
 def recourse(

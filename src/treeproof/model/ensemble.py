@@ -175,6 +175,11 @@ class Ensemble:
         object.__setattr__(self, "over_reals", self.input_precision == "float32")
 
     @property
+    def worked_out(self) -> dict[Any, Any]:
+        """What was worked out of this ensemble, by what works it out."""
+        return self._cache
+
+    @property
     def n_trees(self) -> int:
         """Number of trees."""
         return len(self.trees.tree_output)
@@ -238,7 +243,7 @@ def cached_per_ensemble(build: Callable[[Ensemble], Value]) -> Callable[[Ensembl
 
     @wraps(build)
     def value_of(ensemble: Ensemble) -> Value:
-        cache = ensemble._cache
+        cache = ensemble.worked_out
         if build not in cache:
             cache[build] = build(ensemble)
         value: Value = cache[build]

@@ -316,6 +316,22 @@ class PreparedQuestion:
         )
 
 
+def prepared(question: Question, model: Model) -> PreparedQuestion:
+    """A prepared question; the last one about a model is kept for calls of one row after another.
+
+    Only what can be hashed is kept: nobody can change it afterwards.
+    """
+    try:
+        hash(question)
+    except TypeError:
+        return PreparedQuestion(question, model)
+    kept = model.ensemble.worked_out
+    last = kept.get(PreparedQuestion)
+    if last is None or last._model.ensemble is not model.ensemble or last._question != question:
+        kept[PreparedQuestion] = last = PreparedQuestion(question, model)
+    return cast("PreparedQuestion", last)
+
+
 def assemble_results(
     query: Query,
     found: Results,

@@ -1,5 +1,7 @@
 """Witnesses as people are shown them: short numbers that break the claim when they are typed in."""
 
+from __future__ import annotations  # those of inner functions would be made anew in each call
+
 import math
 from collections.abc import Sequence
 

@@ -371,6 +371,27 @@ def test_ctrl_c_ends_a_search(mode: str, jobs: int) -> None:
     assert program.stdout == "interrupted True 0\nverified\n", program.stderr
 
 
+def test_ctrl_c_waits_for_a_place_where_it_can_be_raised() -> None:
+    """Called back by LLVM, Python only prints what its handler raised, and compiles on."""
+    raised = []
+
+    def compile_for_long() -> None:
+        with interrupts.noting_interrupts():
+            os.kill(os.getpid(), signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt):
+                interrupts.raise_noted()
+            interrupts.raise_noted()  # once was enough
+            raised.append("between parts")
+            os.kill(os.getpid(), signal.SIGINT)
+            raised.append("not at once")
+
+    with pytest.raises(KeyboardInterrupt):
+        compile_for_long()
+    assert raised == ["between parts", "not at once"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    interrupts.raise_noted()
+
+
 def test_a_handler_of_the_program_is_kept() -> None:
     """Whoever handles Ctrl-C, or listens for signals as asyncio does, goes on doing so."""
     before = signal.getsignal(signal.SIGINT)

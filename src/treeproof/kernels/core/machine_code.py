@@ -31,7 +31,7 @@ from treeproof.kernels.core.cache import (
 )
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import INNER_KERNELS, EntryPoint
-from treeproof.kernels.core.interrupts import run_interruptibly
+from treeproof.kernels.core.interrupts import noting_interrupts, run_interruptibly
 from treeproof.kernels.core.progress import progress
 
 logger = logging.getLogger("treeproof")
@@ -118,6 +118,16 @@ def dispatcher_of(entry: EntryPoint, when_missing: Callable[..., Any] | None = N
     if not entry.is_kept:
         return dispatcher
     dispatcher._cache = kept = KernelCache(entry)
+    compile_signature = dispatcher.compile
+
+    def compile_and_release(signature: Any) -> Any:
+        try:
+            with noting_interrupts():
+                return compile_signature(signature)
+        finally:
+            kept.release()
+
+    dispatcher.compile = compile_and_release
     if when_missing is not None:
         compile_at_once = dispatcher._compile_for_args
 
@@ -199,7 +209,7 @@ class KernelCache(_Cache):  # type: ignore[misc]
             self._lock = _locked(directory / f"{self._name}.lock", self._name)
             found = self.find(signature, target_context)
             if found is not None:
-                self._release()
+                self.release()
         if found is None:
             parts = _parts(self._function) - {self._function}
             progress.start(self._name, {self._function, *(_KNOWN[part].py_func for part in parts)})
@@ -214,9 +224,10 @@ class KernelCache(_Cache):  # type: ignore[misc]
             machine = BASELINE if is_baseline else compiled.codegen.magic_tuple()
             with suppress(OSError):
                 self._entries(directory).save((str(signature), machine), compiled._reduce())
-        self._release()
+        self.release()
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Let other processes compile, whatever became of it here."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None

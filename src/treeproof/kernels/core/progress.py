@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from treeproof.kernels.core.cache import cache_directory
+from treeproof.kernels.core.interrupts import raise_noted
 
 logger = logging.getLogger("treeproof")
 
@@ -68,6 +69,7 @@ class Progress:
 
     def step(self, part: Any) -> None:
         """Count a function, which may be compiled for several types of arguments."""
+        raise_noted()
         if self._announcement is not None:
             self._parts.discard(part)
             tell = self.tell or self._announcement.tell
