@@ -135,3 +135,10 @@ def test_the_licence_of_every_dependency_is_listed() -> None:
     needed = runpy.run_path(str(ROOT / "scripts" / "list-licences"))["needed"]()
     assert {name: places for name, places, _ in rows if name != "package"} == needed
     assert "not installed" not in page
+
+
+def test_every_campaign_runs_at_night() -> None:
+    nightly = runpy.run_path(str(ROOT / "scripts" / "nightly"))
+    run = {name.partition(",")[0] for name in nightly["CAMPAIGNS"]}
+    there = (ROOT / "tests" / "campaigns").glob("*.py")
+    assert run == {path.stem for path in there if "__main__" in path.read_text(encoding="utf-8")}
