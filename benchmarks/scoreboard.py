@@ -2,7 +2,10 @@
 
 Run ``python -m benchmarks.scoreboard [--rows N] [--models a,b] [--cap S] [--time-limit S]``; table,
 figures and picture go to ``benchmarks/results/scoreboard.md``, ``.csv`` and ``.png``, or only to
-the terminal with ``--dry``. Needs the paper's data and models: TREEPROOF_PAPER_DATA, by default
+the terminal with ``--dry``. An engine, model and data of your own enter by one command:
+``python -m benchmarks.scoreboard --engines exact,mine --model m.json --data rows.csv --label y
+--dry``, where ``mine`` is an entry point of ``treeproof.engines``, see `treeproof.OwnEngine`.
+Without a model of your own it needs the paper's data and models: TREEPROOF_PAPER_DATA, by default
 ../shared. With ``--tree-verification PROGRAM`` or ``--lt-attack PROGRAM`` these run live.
 
 On every row it is required that every lower bound <= exact = milp <= every attack; a row that
@@ -42,7 +45,7 @@ from benchmarks.scoreboard_peers import (
     saved_lt_attack,
     saved_tree_verification,
 )
-from benchmarks.subjects import Subject, subjects
+from benchmarks.subjects import Subject, own_subject, subjects
 from numpy.typing import NDArray
 
 import treeproof as tp
@@ -112,10 +115,18 @@ class Score:
         ]
 
 
-def engines_for(name: str) -> dict[str, tuple[str, Any]]:
-    """Engines by their line in the table, with what they bound: both, lower or upper."""
-    T, L = LEVELS.get(name.split("_")[1], (2, 1))
-    return {
+def level_of(name: str) -> tuple[int, int]:
+    """T and L of the paper for a model of its own; its usual ones for all others."""
+    return next((LEVELS[part] for part in name.split("_")[1:2] if part in LEVELS), (2, 1))
+
+
+def engines_for(name: str, asked: list[str]) -> dict[str, tuple[str, Any]]:
+    """Engines by their line in the table, with what they bound: both, lower or upper.
+
+    Those that are asked for and not known here are those of other packages.
+    """
+    T, L = level_of(name)
+    known = {
         "exact": ("both", "exact"),
         "milp": ("both", "milp"),
         "smt": ("both", "smt"),
@@ -128,6 +139,8 @@ def engines_for(name: str) -> dict[str, tuple[str, Any]]:
         "attack": ("upper", "attack"),
         "hard_label, 5000 queries": ("upper", tp.hard_label(5000)),
     }
+    names = {line.split(",")[0].split(" ")[0] for line in known}
+    return known | {other: ("bounds", other) for other in asked if other not in names}
 
 
 def peak_mb() -> float:
@@ -244,7 +257,7 @@ def board_of(subject: Subject, options: argparse.Namespace) -> tuple[list[Score]
     rows = np.flatnonzero((exact.verdict != "falsified") & exact.exact & np.isfinite(exact.upper))
     truth = exact.upper[rows]
     name = subject.name.removeprefix("paper_")
-    for engine, (bounds, choice) in engines_for(subject.name).items():
+    for engine, (bounds, choice) in engines_for(subject.name, options.engines or []).items():
         if options.engines and engine.split(",")[0].split(" ")[0] not in options.engines:
             continue
         row = rows[:1]  # the first call compiles, and must not count
@@ -296,7 +309,7 @@ def peers_of(
     subject: Subject, radii: FloatArray, rows: NDArray[np.int64], options: argparse.Namespace
 ) -> list[tuple[str, str, Peer]]:
     """The other tools, with what they bound."""
-    T, L = LEVELS.get(subject.name.split("_")[1], (2, 1))
+    T, L = level_of(subject.name)
     common = {"num_classes": max(2, subject.model.ensemble.n_outputs), "num_threads": 1}
     verification: Callable[[Subject], Peer | None] = saved_tree_verification
     if options.tree_verification:
@@ -390,6 +403,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rows", type=int, default=50)
     parser.add_argument("--models", default=MODELS, help="names in models.json, with commas")
+    parser.add_argument("--model", type=Path, help="a model of your own, with --data and --label")
+    parser.add_argument("--data", type=Path, help="its rows, in a file that treeproof reads")
+    parser.add_argument("--label", help="the column of their labels")
     parser.add_argument("--engines", type=lambda text: text.split(","), help="only these engines")
     parser.add_argument("--time-limit", type=float, default=30.0, help="seconds per row")
     parser.add_argument("--cap", type=float, default=60.0, help="seconds per engine and model")
@@ -408,7 +424,11 @@ def main() -> None:
     lines: list[Score] = []
     remarks: list[str] = []
     names = options.models.split(",")
-    for subject in sorted(subjects(names, options.rows), key=lambda s: names.index(s.name)):
+    if options.model is None:
+        chosen = sorted(subjects(names, options.rows), key=lambda s: names.index(s.name))
+    else:
+        chosen = [own_subject(options.model, options.data, options.label, options.rows)]
+    for subject in chosen:
         more, said = board_of(subject, options)
         lines += more
         remarks += said

@@ -8,10 +8,12 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.data.sources import FileSource, Rows
 from treeproof.loaders import load_ensemble
 from treeproof.prediction import Model
 
@@ -26,8 +28,8 @@ class Subject:
     n_trees: int
     path: Path
     model: Model
-    X: NDArray[np.float32]
-    y: NDArray[np.int64]
+    X: NDArray[np.floating]
+    y: NDArray[Any]
     peers: dict[int, dict[str, str]]
 
 
@@ -53,6 +55,15 @@ def subjects(names: list[str] | None, n_rows: int) -> list[Subject]:
     if not found:
         raise SystemExit(f"no model of {DATA / 'models' / 'models.json'} is named {names}")
     return found
+
+
+def own_subject(path: Path, data: Path, label: str, n_rows: int) -> Subject:
+    """A model of a file with the first rows of a data file."""
+    model = Model(load_ensemble(path))
+    source = FileSource(model.ensemble, data, label=label, rows=f"0:{n_rows}")
+    rows = Rows.join(list(source.parts()))
+    labels = np.asarray(rows.labels)
+    return Subject(path.stem, model.ensemble.n_trees, path, model, rows.values, labels, {})
 
 
 def rows_of(dataset: str, feature_start: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

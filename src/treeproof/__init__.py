@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     # Engines with options have their names as users write them: tp.milp("whole").
     from treeproof.engines.attack import AttackEngine as attack  # noqa: N813
+    from treeproof.engines.own import OwnEngine
     from treeproof.gates import (
         assert_robust,
         verified_accuracy_score,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from treeproof.query.threats import load_threat
     from treeproof.report.feature_maps import draw_features
     from treeproof.report.page import write_report
+    from treeproof.report.trend import write_trend
     from treeproof.results.differences import DiffResult, TreeDifferences
     from treeproof.results.display import VerifiedAccuracyDisplay
     from treeproof.results.features import FeatureResults
@@ -110,6 +112,7 @@ __all__ = [
     "ModelWarning",
     "Monotone",
     "NoEffectWarning",
+    "OwnEngine",
     "PaperProtocol",
     "PreparedQuestion",
     "PropertyResult",
@@ -163,6 +166,7 @@ __all__ = [
     "verified_accuracy_scorer",
     "verify",
     "write_report",
+    "write_trend",
 ]
 
 _HOMES = {
@@ -182,6 +186,7 @@ _HOMES = {
         "verify",
     ),
     "treeproof.engines.attack": ("attack=AttackEngine",),
+    "treeproof.engines.own": ("OwnEngine",),
     "treeproof.comparisons.combination": ("combination=CombinationEngine",),
     "treeproof.comparisons.hard_label": ("hard_label=HardLabelEngine",),
     "treeproof.comparisons.lp": ("lp=LpEngine",),
@@ -206,6 +211,7 @@ _HOMES = {
     "treeproof.query.threats": ("load_threat",),
     "treeproof.report.feature_maps": ("draw_features",),
     "treeproof.report.page": ("write_report",),
+    "treeproof.report.trend": ("write_trend",),
     "treeproof.results.differences": ("DiffResult", "TreeDifferences"),
     "treeproof.results.display": ("VerifiedAccuracyDisplay",),
     "treeproof.results.features": ("FeatureResults",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -609,6 +610,7 @@ def prove(
     domain: float | Box | LInf,
     X: Any = None,
     *,
+    data: Any = None,
     missing: Features = (),
     time_limit_s: float = 60.0,
     node_limit: int = 2**62,
@@ -632,6 +634,9 @@ def prove(
         they are, unless they are what the property changes.
     X : array-like or data frame of shape (n_rows, n_features), optional
         Rows around which the domain is; missing values stay missing.
+    data : array-like or data frame of shape (n_rows, n_features), optional
+        For `Fair`: rows whose decisions are counted for each value of the protected features, as
+        `groups` of the answer. They are counts, and part of no proof.
     missing : str, int or sequence of them
         Features that may be missing, too.
     time_limit_s, node_limit, memory_limit_mb : float, int, float
@@ -649,7 +654,7 @@ def prove(
     PropertyResult, or a list of them with one for each row
         Verdict, both bounds of the quantity that the property is about, and a pair of rows.
     """
-    from treeproof.search.proving import prove_property
+    from treeproof.search.proving import count_groups, prove_property
 
     inquiry = _inquiry(
         domain,
@@ -660,7 +665,10 @@ def prove(
         evidence=evidence,
         progress=progress,
     )
-    results = prove_property(loaded(model).ensemble, claim, inquiry)
+    model = loaded(model)
+    groups = () if data is None else count_groups(model, claim, inquiry, data)
+    results = prove_property(model.ensemble, claim, inquiry)
+    results = [dataclasses.replace(result, groups=groups) for result in results]
     return results[0] if X is None else results
 
 

@@ -24,6 +24,11 @@ def cells(page, column):
     return [text.strip() for text in found]
 
 
+def unfold(page):
+    for heading in page.locator(".fold").all():
+        heading.click()
+
+
 def is_quiet(opened):
     """No console message, and no request but for the file itself and images inside it."""
     outside = [url for url in opened.requests if not url.startswith(("file:", "data:"))]
@@ -224,7 +229,7 @@ def test_the_comparison_follows_the_radius(open_page):
     page.fill("#radius-number", "0.15")
     said = page.inner_text("#compared")
     assert "At radius 0.15, B and A prove equally many rows." in said
-    assert "1 are proved only by A, 1 only by B, 3 by both." in said
+    assert "1 are proved only by A, 1 only by B, 3 by both, 1 by neither." in said
 
 
 def test_only_attacked_rows_are_counted_by_the_script(open_page):
@@ -310,11 +315,12 @@ def test_phones_reach_every_section_and_see_that_tables_scroll(open_page, runs):
         box = link.bounding_box()
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 390
+    unfold(page)
     scroll = page.locator("#all-rows-scroll")
     hint = "e => [e.classList.contains('more-right'), getComputedStyle(e, '::before').content]"
     assert scroll.evaluate(hint) == [True, '"scroll sideways →"']
     scroll.evaluate("e => { e.scrollLeft = e.scrollWidth; }")
-    page.wait_for_function("!document.getElementById('all-rows-scroll').matches('.more-right')")
+    page.locator("#all-rows-scroll:not(.more-right)").wait_for()
 
 
 def test_numbers_and_names_are_not_torn(open_page):
@@ -322,6 +328,7 @@ def test_numbers_and_names_are_not_torn(open_page):
     rows.values[:, 0] += 123456.0
     rows.witness[:, 0] += 123456.0
     page = open_page(rows, context={"viewport": {"width": 390, "height": 800}}).page
+    unfold(page)
     heights = page.locator(".changes td").evaluate_all(
         "all => all.map(e => { const range = document.createRange();"
         " range.selectNodeContents(e.firstChild); return range.getClientRects().length; })"
@@ -475,3 +482,63 @@ def test_without_scripts_everything_but_the_table_is_there(open_page):
     assert page.locator("mark").first.is_visible()
     assert "which is turned off here" in page.inner_text("#all-rows")
     assert is_quiet(opened)
+
+
+PHONE = {"viewport": {"width": 390, "height": 800}}
+
+
+def test_sections_fold_on_phones_and_open_by_touch_link_and_on_paper(open_page):
+    opened = open_page(six_rows(), context=PHONE)
+    page, table = opened.page, opened.page.locator("#all-rows")
+    assert page.locator("#curve figure").is_visible()
+    heading = page.get_by_role("button", name="All rows")
+    assert heading.get_attribute("aria-expanded") == "false"
+    assert not table.is_visible()
+    folded = page.evaluate("document.documentElement.scrollHeight")
+    heading.click()
+    assert table.is_visible()
+    assert heading.get_attribute("aria-expanded") == "true"
+    heading.click()
+    assert not table.is_visible()
+    page.locator('.topbar nav a[href="#features"]').click()
+    page.locator("#features:not(.folded)").wait_for()
+    heading.press("Enter")
+    assert page.evaluate("document.documentElement.scrollHeight") > 1.3 * folded
+    heading.press("Enter")
+    page.emulate_media(media="print")
+    assert table.is_visible()
+    page.emulate_media(media="screen")
+    page.set_viewport_size({"width": 1000, "height": 800})
+    assert table.is_visible()
+    page.locator(".fold").first.wait_for(state="detached")
+    assert page.get_by_role("heading", name="All rows").inner_text() == "All rows"
+    is_quiet(opened)
+
+
+def test_nothing_folds_where_there_is_room(open_page):
+    page = open_page(six_rows(), context={"viewport": {"width": 700, "height": 800}}).page
+    assert page.locator(".fold").count() == 0
+    assert page.locator("#all-rows").is_visible()
+
+
+def test_the_comparison_adds_up_at_every_radius(open_page):
+    other = six_rows()
+    other.lower[:] = [0.1, 0.4, 0.0, 0.3, 0.2, np.inf]
+    page = open_page([six_rows(), other], names=["A", "B"], at=0.15).page
+    for radius in ("0.15", "0.3", "0.7"):
+        page.fill("#radius-number", radius)
+        parts = [
+            int(page.locator(f'[data-live="{name}"]').inner_text())
+            for name in ("only-0", "only-1", "by-both", "by-none")
+        ]
+        assert sum(parts) == 6
+    assert parts[3] == 5
+
+
+def test_pages_of_paper_are_numbered(open_page):
+    rules = open_page(six_rows()).page.evaluate(
+        "[...document.styleSheets[0].cssRules].filter(r => r instanceof CSSPageRule)"
+        ".map(r => r.cssText).join()"
+    )
+    assert "@bottom-center" in rules
+    assert "counter(page)" in rules

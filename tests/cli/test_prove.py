@@ -225,3 +225,46 @@ def test_the_page_says_what_the_checker_said_of_properties(run, model, tmp_path)
     assert "(rejected: answer: another upper bound)" in text
     assert '<a href="#properties">Properties</a>' in text
     assert '<a href="#properties-2">Properties 2</a>' in text
+
+
+FAIR = """
+[domain]
+"*" = [-2, 2]
+flag = [0, 1]
+
+[[property]]
+kind = "Fair"
+protected = "flag"
+"""
+
+
+def test_decisions_are_counted_in_data_and_shown_as_the_files_own(run, model, tmp_path):
+    rng = np.random.default_rng(1)
+    rows = np.column_stack([rng.normal(size=(40, 2)), np.arange(40) < 13]).astype(float)
+    data, out = tmp_path / "rows.csv", tmp_path / "answers.json"
+    lines = [",".join(map(repr, row)) + ",1" for row in rows.tolist()]
+    data.write_text("\n".join(["size,weight,flag,y", *lines]))
+    words = ("--property", written(tmp_path, FAIR), "--data", data, "--label", "y")
+    result = run("prove", model, *words, "--evidence", "--out", out)
+    ones = tp.load(str(model)).predict(rows) == 1
+    for flag, chosen in (("0", rows[:, 2] == 0), ("1", rows[:, 2] == 1)):
+        share = f"{100 * ones[chosen].mean():.1f}\u00a0%"
+        line = f"{share} of {chosen.sum()} rows with flag = {flag} get the decision 1"
+        assert line in result.stdout
+    printed = json.loads(run("prove", model, *words, "--format", "json").stdout)
+    assert [group["rows"] for group in printed["properties"][0]["groups"]] == [27, 13]
+    assert "1 accepted" in run("check", out, "--model", model).stdout
+    card = property_section(out, known=())["cards"][0]
+    assert [group[:2] for group in card["groups"]] == [("flag = 0", 27), ("flag = 1", 13)]
+    document = json.loads(out.read_text())
+    document["properties"][0]["groups"][0]["rows"] = 0
+    out.write_text(json.dumps(document))
+    assert "1 rejected" in run("check", out, "--model", model).stdout
+
+
+def test_data_without_a_claim_of_fairness_are_refused(run, model, tmp_path):
+    (tmp_path / "rows.csv").write_text("size,weight,flag\n1,1,1\n")
+    claims = written(tmp_path, CLAIMS)
+    refused = run("prove", model, "--property", claims, "--data", tmp_path / "rows.csv")
+    assert refused.exit_code == 2
+    assert "--data is for properties of kind Fair. Got none" in refused.stderr

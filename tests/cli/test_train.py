@@ -51,7 +51,7 @@ def test_xgboost_reads_the_model_and_agrees(run: Run, data: Path, tmp_path: Path
     out = tmp_path / "model.json"
     result = run(*words(data, out, "--eps", "0.1", "--eps-scale", "std"))
     assert result.exit_code == 0, result.stderr
-    assert "XGBoost files know classes by number: 0 is 'a', 1 is 'b'." in result.stderr
+    assert "The file knows classes by number: 0 is 'a', 1 is 'b'." in result.stderr
     X = load_iris().data[:20].astype(np.float32)
     names = ["length", "width", "petal length", "petal width"]
     rows = xgboost.DMatrix(X, feature_names=names)
@@ -82,7 +82,7 @@ def test_labels_and_rows_of_arrays(run: Run, tmp_path: Path) -> None:
         (["--rows", "0:3"], "Training needs rows of at least two classes."),
         (["--label", "kinds"], "has no 'kinds'. Did you mean 'kind'?"),
         (["--subsample", "0"], "0.0 is not in the range"),
-        (["--out", "model.txt"], "The model file must end in .json, .ubj, .treeproof."),
+        (["--out", "model.txt"], "The model file must end in .json, .ubj, .onnx, .treeproof."),
         (["--out", "absent/model.json"], "The folder of the model file"),
         (["--test", "absent.csv"], "'absent.csv' cannot be read"),
     ],
@@ -149,6 +149,23 @@ def test_a_threat_file_says_who_attacks_and_the_limit_is_shown(
     found = tp.verify(tp.load(out), X, labels, tp.LInf(0.3, frozen=["petal width"]))
     error = float(said[0].split(": ")[1].split(" ")[0])
     assert error == pytest.approx(np.mean(found.verdict != "verified"), abs=0.011)
+
+
+def test_a_threat_of_sums_is_trained_against_and_its_error_is_a_bound(
+    run: Run, data: Path, tmp_path: Path
+) -> None:
+    threat = tmp_path / "threat.toml"
+    threat.write_text('norm = "L1"\neps = 0.3\n')
+    out = tmp_path / "model.onnx"
+    result = run(*words(data, out, "--threat", threat))
+    assert result.exit_code == 0, result.stderr
+    said = [line for line in result.stdout.splitlines() if line.startswith("robust error on")]
+    assert "at most" in said[0]
+    assert "least possible" not in said[0]
+    labels = ["a"] * 50 + ["b"] * 50
+    found = tp.verify(tp.load(out), load_iris().data[50:], labels, tp.L1(0.3))
+    error = float(said[0].split(": ")[1].split(" ")[0])
+    assert 0.0 < np.mean(found.verdict != "verified") <= error
 
 
 def test_a_search_is_for_an_attacker(run: Run, data: Path, tmp_path: Path) -> None:

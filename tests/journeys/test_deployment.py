@@ -7,10 +7,13 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pandas as pd
+import pytest
 from onnxmltools import convert_xgboost
 from onnxmltools.convert.common.data_types import FloatTensorType
 from sklearn.datasets import make_classification
 from xgboost import XGBClassifier
+
+import treeproof as tp
 
 NAMES = [f"f{number}" for number in range(8)]
 
@@ -64,3 +67,21 @@ def test_deployed_models_behind_a_gate(shell, tmp_path):
     rows = np.where(np.isnan(after), X[800:], after).astype(np.float32)[found]
     labels = session.run(["label"], {"x": rows})[0]
     assert (labels != y[800:][found]).all()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_columns_in_another_order_are_matched_by_name(shell, tmp_path, ending):
+    X, y = make_classification(300, 8, n_informative=6, random_state=1)
+    frame = pd.DataFrame(X.astype(np.float32), columns=[f"c{number}" for number in range(8)])
+    XGBClassifier(n_estimators=5).fit(frame, y).save_model(tmp_path / "model.json")
+    shuffled = frame.sample(frac=1, axis=1, random_state=0).assign(label=y)
+    write = {"csv": shuffled.to_csv, "parquet": shuffled.to_parquet}[ending]
+    write(tmp_path / f"rows.{ending}", index=False)
+    ask = f"radius model.json rows.{ending} --label label --rows 0:20"
+    assert "--by-name" in shell(ask, status=2).stderr
+    shell(f"{ask} --by-name --evidence --out run.jsonl")
+    found = tp.load_results(tmp_path / "run.jsonl")
+    expected = tp.radius(tmp_path / "model.json", frame[:20], y[:20])
+    np.testing.assert_allclose(found.upper, expected.upper, rtol=1e-6)  # a text file rounds
+    # The run knows how its data were read.
+    shell(f"check run.jsonl --model model.json --data rows.{ending}")

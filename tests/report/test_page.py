@@ -543,6 +543,35 @@ def test_the_headline_says_what_may_move_and_what_does_not():
     assert "Bounds: what moves stays from 0." in headline
 
 
+def test_what_categories_may_be_has_their_names():
+    box = {"name": "LInf", "eps": None, "domain": {"categorical": [[2, [0, 1, 2]]]}}
+    results = many_rows(4, 3)
+    results.values[:, 1:] = [[0, 2], [1, 0], [1, 2], [np.nan, 0]]
+    results.header["question"]["perturbation"] = box
+    results.header["model"] |= {
+        "feature_names": ["amount", "sex", "job"],
+        "categorical": [1, 2],
+        "categories": {"1": ["f", "m"], "2": ["cook", "nurse", "smith"]},
+    }
+    page = render(results)
+    table = words(page[page.index('id="threat"') : page.index('id="asked"')])
+    assert re.search(r"job category, may change \S+ – none cook, smith", table)
+    assert re.search(r"sex category, never moves – – – f, m 1", table)
+    del results.header["model"]["categories"]
+    page = render(results)
+    assert "code 0, code 2" in words(page[page.index('id="threat"') :])
+    results.header["model"]["categories"] = {"2": ["cook", "nurse", "smith"]}
+    results.header["question"] |= {
+        "kind": "verify",
+        "perturbation": {"name": "Box", "low": [0, 0, 0], "high": [1, 1, 1]}
+        | {"domain": box["domain"]},
+    }
+    results.lower[:] = results.upper[:] = np.nan
+    page = render(results)
+    table = words(page[page.index('id="threat"') : page.index('id="asked"')])
+    assert "cook, nurse cook, smith" in table
+
+
 def test_many_features_are_counted_in_the_headline():
     results = many_rows(5, 20)
     asked = results.header["question"]["perturbation"]
@@ -696,7 +725,7 @@ def test_two_models_are_compared_first():
     text = words(render([six_rows(), other], names=["A", "B"], at=0.3))
     start = text.index("At radius 0.3 , B proves 1 row more than A")
     assert start < text.index("classified correctly")
-    assert "Of 6 rows, 1 are proved only by A, 2 only by B, 1 by both." in text
+    assert "Of 6 rows, 1 are proved only by A, 2 only by B, 1 by both, 2 by neither." in text
     same = words(render([six_rows(), six_rows()], names=["A", "B"]))
     assert "B and A prove equally many rows" in same
     # Radii of other units are not compared.

@@ -13,8 +13,7 @@ from tests.soundness.test_properties import check_case, check_rounding
 from tests.unit.kernels.test_open_boxes import (
     test_boxes_leave_in_the_order_of_their_bounds_and_none_is_lost as check_heap,
 )
-from treeproof.kernels.core.emulation import HOLDS
-from treeproof.kernels.exact import optimum
+from treeproof.kernels.exact import cost_weight, optimum, search
 
 
 @contextlib.contextmanager
@@ -22,7 +21,9 @@ def nothing_but_branching():
     # Small models are mostly decided by good bounds and lucky points before a box is split.
     with (
         patch.object(optimum, "sweep", lambda problem, state, is_forward, bound, floor: bound),
-        patch.object(optimum, "propose", lambda *given: HOLDS),
+        patch.object(optimum, "propose", lambda *given: optimum.NO_BETTER),
+        patch.object(cost_weight, "sweep", lambda problem, state, is_forward, bound, floor: bound),
+        patch.object(search, "reaches_need", lambda *given: False),
     ):
         yield
 
@@ -68,8 +69,19 @@ BUGS = [
     ),
     Bug(
         "one side of a split is lost",
-        "    place = add_place(boxes, min(above, split[PARENT] + other))",
-        "    place = add_place(boxes, LOWEST)",
+        "    place = add_place(boxes, min(above, bound + other))",
+        "    place = add_place(boxes, -1e300)",
+    ),
+    Bug(
+        "a part of a search for two needs is lost",
+        "        set_part_aside(boxes, state, slot, cell, bound, np.inf)",
+        "        set_part_aside(boxes, state, slot, cell, bound, np.inf)\n"
+        "        take_place(boxes)",
+    ),
+    Bug(
+        "the second need is bounded by the gains of the first",
+        "    joint = with_relations(leaves, copies, box, bonus, 0.0, 1.0)",
+        "    joint = with_relations(leaves, copies, box, bonus, 1.0, 0.0)",
     ),
     Bug(
         "a box that is handed over is lost",
@@ -93,8 +105,8 @@ BUGS = [
     ),
     Bug(
         "a column that does not matter in a box leaves it",
-        "            inside[column] = min(max(nearest[column], box.low[column]), box.high[column])",
-        "            inside[column] = nearest[column]",
+        "        inside[column] = min(max(nearest[column], box.low[column]), box.high[column])",
+        "        inside[column] = nearest[column]",
     ),
     Bug(
         "codes of a category share a cell",

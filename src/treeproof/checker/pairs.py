@@ -24,11 +24,10 @@ from treeproof.checker.walks import Pair, Range, Run, Walk, pieces_of, runs_of
 from treeproof.errors import CertificateRejected
 from treeproof.model import evaluate
 from treeproof.model.ensemble import CATEGORICAL, ZERO_BAND, ZERO_IS_MISSING, Ensemble
+from treeproof.model.sums import MOST_WEIGHT
 
 EXTRA_BITS = 40
 """Errors of rounding are counted in parts of a model's step, of which there are 2 to this."""
-MOST_PARTS = 255
-"""Largest weight of one of two needs in a mixture."""
 
 
 class Relation(NamedTuple):
@@ -275,7 +274,7 @@ class PairSpace:
                 self.lone = [a + b for a, b in zip(self.lone, gains[first], strict=True)]
             largest_sum += max(abs(part) for own in gains[first:] for part in own)
         # Sound: with weights, gains of all trees together take as many bits as `Bounds` allows.
-        fits = self.n_outputs * MOST_PARTS * largest_sum < LARGEST
+        fits = self.n_outputs * MOST_WEIGHT * largest_sum < LARGEST
         require(fits, "proof: the unit is too small for the model")
         gains.append((0,) * self.n_outputs)  # of relations
         for feature, table in trees.relation.items():
@@ -318,8 +317,6 @@ class PairProver(Prover):
     of both is below that of their floors, or which `check_point` does not reject. With one gain,
     boxes in which no tree gains anything are closed, too, and counted in `n_worthless`.
     """
-
-    most_weight = MOST_PARTS
 
     def __init__(
         self,

@@ -105,8 +105,6 @@ class Prover:
     `down`, by leaf and column, `output` of each tree, `n_outputs`, and the `exponent` of the unit.
     """
 
-    most_weight = MOST_WEIGHT
-
     def __init__(
         self,
         forest: Any,
@@ -240,7 +238,7 @@ class Prover:
         way = self.ways[row][first]
         require(len(way.losers) > 1, f"{place}: weights of one condition")
         weights = reader.take(f"{len(way.losers)}B")
-        require(0 < max(weights) <= self.most_weight, f"{place}: no such weights")
+        require(0 < max(weights) <= MOST_WEIGHT, f"{place}: no such weights")
         known = self.weighted.setdefault((row, first, weights), len(self.ways[row]))
         if known == len(self.ways[row]):
             self.ways[row].append(self.mixed(way, weights))

@@ -19,11 +19,6 @@ Label = str | int | float | bool | None
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Arithmetic = Literal["real", "float64"]
 
-ENGINES = (
-    "exact", "single_tree", "cliques", "multilevel", "combination", "milp", "lp", "smt", "attack",
-    "hard_label",
-)  # fmt: skip
-
 
 class _Closed(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A record without any other fields."""
@@ -218,8 +213,24 @@ class ShownPair(_Closed):
     labels: list[Label] | None
 
 
+class LabelCount(_Closed):
+    """How many rows get a label."""
+
+    label: Label
+    rows: Count
+
+
+class GroupDecisions(_Closed):
+    """How many rows of a group get each label: the file's own counts, which nothing here checks."""
+
+    feature: str
+    value: str
+    rows: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+    decisions: list[LabelCount]
+
+
 class Answer(_Closed):
-    """An answer in a file of properties; its name is whatever the file calls it."""
+    """An answer in a file of properties; its name and groups are the file's own words."""
 
     name: str
     claim: dict[str, Any]
@@ -235,6 +246,7 @@ class Answer(_Closed):
     witness: ShownPair | None
     statistics: dict[str, Label]
     evidence: str | None
+    groups: list[GroupDecisions] = []
 
 
 # Now, in one thread: msgspec works out what a type is when it is first used, and crashes where two

@@ -11,6 +11,7 @@ from treeproof.cli.console import print_json, print_note
 from treeproof.cli.options import (
     FILE,
     Command,
+    by_name_option,
     label_option,
     libsvm_options,
     load_model_of_run,
@@ -62,6 +63,7 @@ WORDS = ("accepted", "rejected", "unproved", "claims nothing")
 )
 @label_option
 @libsvm_options
+@by_name_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
 @load_options
 def command(
@@ -72,6 +74,7 @@ def command(
     label: str | None,
     first_index: Any,
     absent: Any,
+    by_name: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -85,15 +88,16 @@ def command(
     """
     from treeproof.runs.bundles import MODEL, RUN, is_bundle, opened_bundle
 
+    reading = {"label": label, "first_index": first_index, "absent": absent, "by_name": by_name}
     if not is_bundle(run_path):
         paths = (model_path, other_path)
-        _check(run_path, paths, data_path, label, first_index, absent, as_json, options)
+        _check(run_path, paths, data_path, reading, as_json, options)
         return
     with opened_bundle(run_path) as (folder, manifest):
         _say_bundle(run_path, manifest, as_json)
         paths = (model_path or str(folder / MODEL), other_path)
         run = str(folder / RUN)
-        _check(run, paths, data_path, label, first_index, absent, as_json, options)
+        _check(run, paths, data_path, reading, as_json, options)
 
 
 def _say_bundle(path: str, manifest: dict[str, Any], as_json: bool) -> None:
@@ -118,9 +122,7 @@ def _check(
     run_path: str,
     paths: tuple[str | None, str | None],
     data_path: str | None,
-    label: str | None,
-    first_index: Any,
-    absent: Any,
+    reading: dict[str, Any],
     as_json: bool,
     options: dict[str, Any],
 ) -> None:
@@ -131,7 +133,6 @@ def _check(
     from treeproof.results.property_file import is_property_file
 
     if is_property_file(run_path):
-        reading = {"label": label, "first_index": first_index, "absent": absent}
         _check_properties(run_path, paths, data_path, reading, as_json, options)
         return
     model_path, other_path = paths
@@ -143,8 +144,7 @@ def _check(
     is_run = question["kind"] != "reasons"
     data = _NOTHING
     if data_path is not None:
-        reading = _reading(header, label, first_index, absent)
-        data = _data(ensemble, header, data_path, reading)
+        data = _data(ensemble, header, data_path, _reading(header, reading))
     counts: Counter[str] = Counter()
     failures = []
     checks = check_run(run_path, ensemble, *data) if is_run else check_reasons(run_path, ensemble)
@@ -317,13 +317,11 @@ def _named_model(header: dict[str, Any], run_path: str, option: str = "--model")
     raise InvalidInput(f"The model of the run must be given with {option}. Got none, and {named}.")
 
 
-def _reading(
-    header: dict[str, Any], label: str | None, first_index: Any, absent: Any
-) -> dict[str, Any]:
+def _reading(header: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """How the data file is read: as options say, otherwise as the run did."""
     from treeproof.results.threat import own_limit
 
-    read = {"label": label, "first_index": first_index, "absent": absent}
+    read = dict(given)
     context, data = click.get_current_context(), header.get("data") or {}
     read["id"] = data.get("id")
     read["eps"] = data.get("eps") if own_limit(header) else None

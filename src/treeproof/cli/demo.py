@@ -95,7 +95,7 @@ def _compare(task: Task, folder: Path, jobs: int) -> Path:
     """Train both models of a task, answer, check, and write the report."""
     import treeproof
     from treeproof.report.page import write_report
-    from treeproof.results.numbers import percent_down
+    from treeproof.results.numbers import percent
 
     say = console().print
     names, train_rows, rows, train_labels, labels = _data(task)
@@ -111,11 +111,14 @@ def _compare(task: Task, folder: Path, jobs: int) -> Path:
         results.save(path)
         model.save(path.with_suffix(".treeproof"))
         asked = time.perf_counter()
-        n_proved = round(len(results) * (1.0 - results.verified_error(task.at)))
+        n_wrong, n_lost = (
+            round(len(results) * results.verified_error(radius)) for radius in (0.0, task.at)
+        )
         say(
             f"  {kind:8} trained in {trained - began:.1f} s; {int(results.exact.sum())} of"
             f" {len(results)} radii exact in {asked - trained:.1f} s;"
-            f" {percent_down(n_proved, len(results))} of the rows verified at {task.at:g}"
+            f" {percent(n_wrong / len(results))} wrong, {percent(n_lost / len(results))} wrong or"
+            f" not verified at {task.at:g}"
         )
         checks.append(_checked(path, model))
         runs.append(path)
@@ -124,6 +127,8 @@ def _compare(task: Task, folder: Path, jobs: int) -> Path:
             moves = treeproof.LInf(low=0.0, high=1.0, frozen=[model.feature_names[feature]])
             frozen.append(folder / f"{task.name}-{kind}-frozen-{feature}.jsonl")
             ask(model, rows, labels, moves).save(frozen[-1])
+    least = treeproof.least_robust_error(rows, labels, treeproof.LInf(task.at, low=0.0, high=1.0))
+    say(f"  any model whatever: at least {percent(least)} wrong or not verified at {task.at:g}")
     page = folder / f"{task.name}.html"
     write_report(
         runs,

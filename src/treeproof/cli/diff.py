@@ -10,6 +10,7 @@ from treeproof.cli.options import (
     FILE,
     Command,
     FiniteNumber,
+    by_name_option,
     domain_options,
     libsvm_options,
     load_model,
@@ -58,6 +59,7 @@ _where = section("Rows")
 @_where("--eps", type=DISTANCE, help="How far every feature of a row may move.")
 @rows_option
 @libsvm_options
+@by_name_option
 @domain_options("For all questions together; around rows, for each row.")
 @section("Limits")(
     "--gap",
@@ -78,6 +80,7 @@ def command(
     rows: str | None,
     first_index: Any,
     absent: Any,
+    by_name: bool,
     no_self_test: bool,
     output_format: str,
     out: str | None,
@@ -110,7 +113,12 @@ def command(
         from treeproof.data.sources import FileSource, Rows
 
         source = FileSource(
-            first.ensemble, data_path, rows=rows, first_index=first_index, absent=absent
+            first.ensemble,
+            data_path,
+            rows=rows,
+            first_index=first_index,
+            absent=absent,
+            by_name=by_name,
         )
         found = Rows.join(list(source.parts()))
         around, numbers = found.values, found.number.tolist()

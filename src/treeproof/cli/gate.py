@@ -33,7 +33,6 @@ gate_options = all_of(
         help="End with exit status 1 when a smaller share is verified than in this earlier run.",
     ),
 )
-_SAME = ("goal", "arithmetic", "attacker_class", "labels")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,9 +126,9 @@ class Gate:
         """Refuse, before any work, an earlier run that cannot be compared with the one to come."""
         if self.not_worse_than is None:
             return
+        from treeproof.results.compared import refuse_other_question
         from treeproof.results.run_file import unfinished
         from treeproof.results.threat import limit_of
-        from treeproof.runs.run_log import differing_part
 
         missing = unfinished(self._baseline.header, len(self._baseline))
         if missing:
@@ -137,22 +136,13 @@ class Gate:
                 f"The run '{self.not_worse_than}' must be complete to be compared with. {missing}"
                 " Go on with it by --resume."
             )
-        here, there = (dict(h["question"]) for h in (header, self._baseline.header))
-        if there["engine"]["name"] in ATTACKS:
+        here = header["question"]
+        if self._baseline.header["question"]["engine"]["name"] in ATTACKS:
             raise InvalidInput(
                 f"The run '{self.not_worse_than}' must say what is verified. Got attacks, which"
                 " verify nothing: give a run of treeproof radius or treeproof verify."
             )
-        for question in (here, there):
-            any_limit = dict.fromkeys({"eps", "budget"} & question["perturbation"].keys())
-            question["perturbation"] = question["perturbation"] | any_limit
-        for name in ("perturbation", *_SAME):
-            if here.get(name) != there.get(name):
-                part, old, new = differing_part(name, there.get(name), here.get(name))
-                raise InvalidInput(
-                    f"The run '{self.not_worse_than}' must be about the same changes and claim. Its"
-                    f" {part} is {str(old)[:120]}, here it is {str(new)[:120]}."
-                )
+        refuse_other_question(self._baseline.header, header, self.not_worse_than)
         if here["labels"] != "given" and here.get("attacker_class") is not None:
             raise InvalidInput(
                 "--not-worse-than with a class that is attacked needs the true labels of the rows:"

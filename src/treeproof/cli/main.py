@@ -27,6 +27,7 @@ COMMANDS = {
     "recourse": "Find the cheapest ways to another decision.",
     "letters": "Write letters about rejections, with proved reasons.",
     "report": "Write a page that shows a saved run, or compares two.",
+    "trend": "Write a page that shows many runs of one question, day by day.",
     "reasons": "Say which features fix the answer, and what would change it.",
     "features": "Show which single features, or sets of features, decide the answer.",
     "prove": "Decide whether properties hold for every input of a domain.",

@@ -150,6 +150,11 @@ libsvm_options = all_of(
     absent_option,
 )
 """What a LIBSVM file does not say, under the names of `treeproof.data.readers.ReadOptions`."""
+by_name_option = _row_option(
+    "--by-name",
+    is_flag=True,
+    help="Match columns by name where their order is not the model's, too.",
+)
 
 
 def _names(text: str) -> list[str]:

@@ -11,14 +11,23 @@ from treeproof.cli.options import (
     FILE,
     Command,
     domain_options,
+    id_option,
+    label_option,
+    libsvm_options,
     load_model,
     load_options,
     model_argument,
+    rows_option,
+    section,
 )
 from treeproof.cli.run_output import check_domain_out, count_verdicts, finish_claims
-from treeproof.errors import printable
+from treeproof.errors import InvalidInput, printable
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from treeproof.query.property_files import PropertyFile
     from treeproof.results.properties import PropertyResult
 
 
@@ -32,11 +41,28 @@ if TYPE_CHECKING:
     required=True,
     help="A TOML file with a domain and properties.",
 )
+@section("Rows")(
+    "--data",
+    "data_path",
+    metavar="DATA",
+    type=FILE,
+    help="Count the decisions about these rows, beside every Fair, by the protected features.",
+)
+@label_option
+@id_option
+@rows_option
+@libsvm_options
 @domain_options("For each question that a property consists of.")
 @load_options
 def command(
     model_path: str,
     property_path: str,
+    data_path: str | None,
+    label: str | None,
+    id: str | None,
+    rows: str | None,
+    first_index: Any,
+    absent: Any,
     time_limit_s: float,
     memory_limit_mb: float,
     jobs: int,
@@ -59,6 +85,8 @@ def command(
     asked = load_properties(property_path)
     model = load_model(model_path, **loading)
     domain = asked.box(model.feature_names, model.n_features)
+    given = {"label": label, "id": id, "rows": rows, "first_index": first_index, "absent": absent}
+    data = None if data_path is None else _counted_rows(model, asked, data_path, given)
     results: list[tuple[str, PropertyResult]] = []
     for number, (name, claim) in enumerate(asked.claims):
         if sys.stderr.isatty():
@@ -67,6 +95,7 @@ def command(
             model,
             claim,
             domain,
+            data=data if isinstance(claim, treeproof.Fair) else None,
             missing=asked.missing,
             time_limit_s=time_limit_s,
             memory_limit_mb=memory_limit_mb,
@@ -85,6 +114,21 @@ def command(
     else:
         click.echo(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     finish_claims(counts, strict)
+
+
+def _counted_rows(
+    model: Any, asked: "PropertyFile", data_path: str, given: dict[str, Any]
+) -> "NDArray[np.float64]":
+    """Rows whose decisions are counted beside claims of fairness."""
+    from treeproof.data.sources import FileSource, Rows
+    from treeproof.query.properties import Fair
+
+    if not any(isinstance(claim, Fair) for _, claim in asked.claims):
+        raise InvalidInput(
+            "--data is for properties of kind Fair. Got none in the file of --property."
+            " Leave it out, or say there which features are protected."
+        )
+    return Rows.join(list(FileSource(model.ensemble, data_path, **given).parts())).values
 
 
 def _told(result: "PropertyResult") -> str:

@@ -15,6 +15,7 @@ from treeproof.cli.options import (
     SEED,
     Decorator,
     all_of,
+    by_name_option,
     id_option,
     label_option,
     libsvm_options,
@@ -49,6 +50,7 @@ _ASKED_OPTIONS = all_of(
     rows_option,
     _rows("--sample", type=POSITIVE, help="Number of rows to sample."),
     _rows("--seed", type=SEED, default=0, help="Seed of --sample."),
+    by_name_option,
     libsvm_options,
     _threat(
         "--threat",
@@ -251,7 +253,9 @@ class QuestionOptions:
             raise click.UsageError("--resume needs a run file: give it with --out.")
         return cls(
             threat=threat,
-            reading=take("label", "id", "rows", "sample", "seed", "first_index", "absent"),
+            reading=take(
+                "label", "id", "rows", "sample", "seed", "first_index", "absent", "by_name"
+            ),
             limits=take("time_limit_s", "node_limit", "memory_limit_mb"),
             **take("engine", "jobs", "out", "output_format", "all_rows", "strict"),
             **take("resume", "dask", "evidence", "only", "sort"),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from treeproof.data.readers import DataFile
     from treeproof.model.ensemble import Ensemble
 
-_SUFFIXES = (".json", ".ubj", ".treeproof")
+_SUFFIXES = (".json", ".ubj", ".onnx", ".treeproof")
 _SHARE = FiniteNumber(0.0, 1.0, min_open=True)
 
 _attacker = section("Attacker")
@@ -48,7 +48,7 @@ _trees = section("Trees")
     required=True,
     metavar="MODEL",
     type=FILE,
-    help="Where to save it: .json or .ubj for XGBoost, .treeproof to keep labels that are texts.",
+    help="Where to save it: .json or .ubj for XGBoost, .onnx, .treeproof for any labels.",
 )
 @click.option("--test", "test_path", metavar="DATA", type=FILE, help="Rows to try it on.")
 @click.option("--seed", "random_state", type=SEED, default=0, help="Seed of everything random.")
@@ -175,6 +175,8 @@ def command(
         lines += _accuracy(estimator, tested, f"{len(tested.labels)} rows of {test_path}")
     if out.endswith(".treeproof"):
         treeproof.Model(estimator.to_ensemble()).save(out)
+    elif out.endswith(".onnx"):
+        estimator.save_onnx(out)
     else:
         estimator.save_xgboost(out)
     for line in (*lines, f"saved as {out}"):
@@ -203,19 +205,20 @@ def _fitted(estimator: Any, data: "_Data", *, search: bool) -> Any:
 
 def _accuracy(estimator: Any, data: "_Data", where: str) -> list[str]:
     """What is known of a model on some rows, beside what no model can do better."""
-    from treeproof.training.conflicts import MOST_ROWS, find_conflicts
+    from treeproof.query.conflicts import MOST_ROWS, find_conflicts
 
     lines = [f"accuracy on {where}: {estimator.score(data.frame(), data.labels):.6g}"]
     if not estimator.reach_.any():
         return lines
-    lines.append(
-        f"robust error on {where}, exact: {estimator.robust_error(data.frame(), data.labels):.6g}"
-    )
-    if len(data.labels) <= MOST_ROWS:
+    boxes = estimator.boxes(data.frame())
+    kind = "at most" if boxes.holds_more else "exact"
+    error = estimator.robust_error(data.frame(), data.labels)
+    lines.append(f"robust error on {where}, {kind}: {error:.6g}")
+    if len(data.labels) <= MOST_ROWS and not boxes.holds_more:
         import numpy as np
 
         _, targets = np.unique(data.labels, return_inverse=True)
-        least = find_conflicts(estimator.boxes(data.frame()), targets).least_error
+        least = find_conflicts(boxes, targets).least_error
         constant = 1.0 - np.bincount(targets).max() / len(targets)
         lines[-1] += f" (least possible {least:.6g}, constant answer {constant:.6g})"
     return lines
@@ -283,38 +286,9 @@ def _check_test(tested: _Data, data: _Data, test_path: str | None, data_path: st
 
 def _shape_of(file: "DataFile", chunk: Any) -> "Ensemble":
     """The columns of a file as a model: cells are read as any model reads them."""
-    return _shape(len(file.columns) or chunk.values.shape[1], file.columns)
+    from treeproof.query.boxes import columns_only
 
-
-def _shape(n_features: int, names: tuple[str, ...]) -> "Ensemble":
-    """A model of one leaf with some columns."""
-    import numpy as np
-
-    from treeproof.model.builder import TreeBuilder
-    from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
-
-    builder = TreeBuilder()
-    nothing = np.array([-1])
-    builder.add_tree(
-        feature=nothing,
-        threshold=np.zeros(1),
-        left=nothing,
-        right=nothing,
-        flags=np.zeros(1, dtype=np.uint8),
-        value=np.zeros(1),
-        output=0,
-    )
-    return Ensemble(
-        trees=builder.finish(),
-        n_features=n_features,
-        n_outputs=1,
-        input_precision="float32",
-        aggregation=Aggregation(precision="float32", start=(0.0,)),
-        decision=Decision(kind="score"),
-        feature_names=names,
-        infinite_allowed=False,
-        provenance=Provenance(library="treeproof"),
-    )
+    return columns_only(len(file.columns) or chunk.values.shape[1], file.columns)
 
 
 def _label_array(labels: list[Any]) -> Any:
@@ -342,6 +316,7 @@ def _estimator(
     threat_path: str | None,
     **parameters: Any,
 ) -> Any:
+    from treeproof.query.boxes import columns_only
     from treeproof.query.names import feature_number
     from treeproof.query.threats import known_feature, load_threat
     from treeproof.training import RobustGBDTClassifier
@@ -362,7 +337,7 @@ def _estimator(
                 "--threat says all about the attacker. Leave --eps, --eps-scale and --frozen out."
             )
         perturbation = load_threat(threat_path).perturbation(
-            _shape(data.values.shape[1], data.names), data.values
+            columns_only(data.values.shape[1], data.names), data.values
         )
     return RobustGBDTClassifier(
         perturbation=perturbation,
@@ -374,9 +349,10 @@ def _estimator(
 
 
 def _say_classes(classes: list[Any], out: str) -> None:
-    if out.endswith(".treeproof") or classes == list(range(len(classes))):
+    is_kept = out.endswith(".onnx") and all(isinstance(name, str | int) for name in classes)
+    if out.endswith(".treeproof") or is_kept or classes == list(range(len(classes))):
         return
     said = listed([f"{number} is {label!r}" for number, label in enumerate(classes)])
     print_note(
-        f"XGBoost files know classes by number: {said}. A file that ends in .treeproof keeps them."
+        f"The file knows classes by number: {said}. A file that ends in .treeproof keeps them."
     )

@@ -21,7 +21,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -129,13 +129,23 @@ class Chunk:
             return len(next(iter(self.values.columns.values()), []))
         return len(self.values)
 
-    def matrix(self, ensemble: Ensemble) -> FloatArray:
-        """Rows as the model takes them: float64 (n_rows, n_features)."""
+    def matrix(self, ensemble: Ensemble, *, by_name: bool = False) -> FloatArray:
+        """Rows as the model takes them: float64 (n_rows, n_features).
+
+        by_name : columns may have another order than the features, whatever the model's library
+        would make of it
+        """
         values = self.values
         if self.columns and isinstance(values, np.ndarray):
             position = {name: number for number, name in enumerate(self.columns)}
-            order = [position[name] for name in column_order(ensemble, list(self.columns))]
-            values = values[:, order]
+            order = column_order(ensemble, list(self.columns), by_name=by_name)
+            values = values[:, [position[name] for name in order]]
+        elif by_name and isinstance(values, TextTable):
+            order = column_order(ensemble, list(values.columns), by_name=True)
+            values = replace(values, columns={name: values.columns[name] for name in order})
+        elif by_name and hasattr(values, "column_names"):  # a table of Arrow
+            order = column_order(ensemble, values.column_names, by_name=True)
+            values = values.select(order)
         try:
             return numeric_rows(ensemble, values)
         except WrongRow as error:

@@ -114,6 +114,7 @@ class FileSource:
     absent: Literal["zero", "missing"] = "zero"
     id: str | None = None
     eps: str | None = None
+    by_name: bool = False
     _chosen: NDArray[np.int64] | None = field(default=None, init=False)
 
     @property
@@ -176,7 +177,7 @@ class FileSource:
 
     def _matrix(self, chunk: Chunk) -> FloatArray:
         try:
-            return chunk.matrix(self.ensemble)
+            return chunk.matrix(self.ensemble, by_name=self.by_name)
         except InvalidInput as error:
             for what, name in (("label", self.label), ("id", self.id), ("eps", self.eps)):
                 if name is not None and name in self.ensemble.feature_names:
@@ -229,6 +230,7 @@ class FileSource:
             "seed": self.seed if self.sample is not None else None,
             "first_index": self.first_index,
             "absent": self.absent,
+            **({"by_name": True} if self.by_name else {}),
             "n_asked": self.n_rows,
         }
 
@@ -236,7 +238,7 @@ class FileSource:
         """Spread of each column over all rows of the file, whatever the range."""
         spread = Spread(self.ensemble.n_features)
         for chunk in self._open(slice(0, None)).chunks():
-            spread.add(chunk.matrix(self.ensemble))
+            spread.add(self._matrix(chunk))
         return spread.of(kind)
 
 

@@ -1,7 +1,7 @@
 """`exact`: the minimal perturbation itself, by a dual bound, witnesses and branching.
 
 docs/explanation/exact-engine.md tells how it works; the numbers are in kernels/exact: problem.py,
-dual.py, primal.py, search.py and row.py, for targets target_search.py, target_rows.py and walks.py,
+dual.py, primal.py, search.py and row.py, for targets target_search.py and walks.py,
 and for cliques piece_graph.py, forest_cliques.py, forest_rows.py and piece_walks.py.
 """
 
@@ -23,8 +23,7 @@ from treeproof.kernels.core.status import (
 )
 from treeproof.kernels.exact.forest_rows import solve_by_cliques
 from treeproof.kernels.exact.priced_rows import solve_priced
-from treeproof.kernels.exact.row import FirstGuess, Limits, solve_batch
-from treeproof.kernels.exact.target_rows import solve_targets
+from treeproof.kernels.exact.row import FirstGuess, Limits, solve_batch, solve_targets
 from treeproof.query.query import Query
 from treeproof.results.results import FloatArray, Results
 from treeproof.results.verdict import UnknownReason, Verdict

@@ -12,6 +12,7 @@ from treeproof.engines.base import Budget
 from treeproof.engines.batches import semantics_of
 from treeproof.engines.pair_cells import PairCells
 from treeproof.kernels.core.emulation import Forest
+from treeproof.kernels.core.plain import turns
 from treeproof.kernels.core.status import (
     MEMORY_LIMIT,
     NEAR_TIE,
@@ -19,7 +20,8 @@ from treeproof.kernels.core.status import (
     PROVED,
     TIME_LIMIT,
 )
-from treeproof.kernels.exact.optimum import BELOW, BOTH, DECIDED, LABELS, OPTIMAL, VALUE, Aim
+from treeproof.kernels.exact.optimum import BELOW, DECIDED, OPTIMAL
+from treeproof.kernels.exact.pair_judge import BOTH, LABELS, VALUE, Aim
 from treeproof.kernels.exact.pairs import Copies, PairForest
 from treeproof.kernels.exact.property import (
     TOO_LARGE,
@@ -111,9 +113,35 @@ def solve(
     if cells is None:
         cells = PairCells(models.joint, ranges, question.changed)
     forest = forest_of(models, cells, question)
-    low, high, nearest = boxes_of(cells, question)
-    limits = limits_of(budget)
-    n_boxes, n_columns = low.shape
+    scale = magnitude(models, question)
+    gap = 0.5 * question.step or (WITH_PROOF if leaves_room else CLOSE_ENOUGH) * scale
+    room = 0.0 if question.step or not leaves_room else ROOM * scale
+    boxes = PairBatch(*boxes_of(cells, question))
+    columns = search_boxes(
+        forest,
+        lambda _: aim_of(question, gap, room),
+        boxes,
+        limits_of(budget),
+        at_once=16,
+        n_jobs=n_jobs,
+        on_progress=on_progress,
+    )
+    n_boxes = len(boxes.low)
+    return [_outcome(models, cells, question, columns, box, room) for box in range(n_boxes)]
+
+
+def search_boxes(
+    forest: PairForest,
+    aim_at: Callable[[int], Aim],
+    boxes: PairBatch,
+    limits: PairLimits,
+    *,
+    at_once: int,
+    n_jobs: int = 1,
+    on_progress: Callable[[int], None] | None = None,
+) -> PairColumns:
+    """Search boxes, some at once, with the aim of the first of them."""
+    n_boxes, n_columns = boxes.low.shape
     columns = PairColumns(
         status=np.zeros(n_boxes, dtype=np.int64),
         value=np.zeros(n_boxes),
@@ -124,24 +152,22 @@ def solve(
         slack=np.zeros(n_boxes),
         seconds=np.zeros(n_boxes),
     )
-    scale = magnitude(models, question)
-    gap = 0.5 * question.step or (WITH_PROOF if leaves_room else CLOSE_ENOUGH) * scale
-    room = 0.0 if question.step or not leaves_room else ROOM * scale
 
     def search(part: slice) -> None:
-        batch = PairBatch(low[part].copy(), high[part].copy(), nearest[part].copy())
-        solve_pairs(
-            forest,
-            aim_of(question, gap, room),
-            batch,
-            limits,
-            PairColumns(*(column[part] for column in columns)),
-        )
+        aim = aim_at(part.start)
+        for some in turns(solve_pairs, part):
+            solve_pairs(
+                forest,
+                aim,
+                PairBatch(*(side[some].copy() for side in boxes)),
+                limits,
+                PairColumns(*(column[some] for column in columns)),
+            )
         if on_progress is not None:
             on_progress(part.stop - part.start)
 
-    in_slices(range(0, n_boxes, 16), thread_count(n_jobs), search)
-    return [_outcome(models, cells, question, columns, box, room) for box in range(n_boxes)]
+    in_slices(range(0, n_boxes, at_once), thread_count(n_jobs), search)
+    return columns
 
 
 def is_idle(models: PairModels, question: PairQuestion) -> bool:

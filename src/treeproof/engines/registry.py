@@ -4,6 +4,7 @@ Engines are imported when they are asked for, so that optional solvers cost noth
 """
 
 from importlib import import_module
+from importlib.metadata import entry_points
 
 from treeproof.engines.base import Engine
 from treeproof.errors import InvalidInput, UnsupportedQuery, nearest
@@ -22,6 +23,8 @@ ENGINES = {
     "hard_label": "comparisons.hard_label.HardLabelEngine",
 }
 """Where the class of each engine lives, below `treeproof`; preferred ones first."""
+GROUP = "treeproof.engines"
+"""The group of entry points by which other packages make their engines known."""
 
 
 def engine_named(choice: str | Engine) -> Engine:
@@ -34,12 +37,23 @@ def engine_named(choice: str | Engine) -> Engine:
                 f" tp.multilevel(T=2, L=1) or tp.smt(). Got {choice!r}."
             )
         return choice
-    if choice not in ENGINES:
-        near = nearest(choice, ENGINES)
-        raise InvalidInput(f"'engine' must be one of {', '.join(ENGINES)}. Got {choice!r}.{near}")
-    module, _, class_name = ENGINES[choice].rpartition(".")
-    engine: Engine = getattr(import_module(f"treeproof.{module}"), class_name)()
-    return engine
+    if choice in ENGINES:
+        module, _, class_name = ENGINES[choice].rpartition(".")
+        engine: Engine = getattr(import_module(f"treeproof.{module}"), class_name)()
+        return engine
+    others = {point.name: point for point in entry_points(group=GROUP)}
+    if choice not in others:
+        known = [*ENGINES, *others]
+        near = nearest(choice, known)
+        raise InvalidInput(f"'engine' must be one of {', '.join(known)}. Got {choice!r}.{near}")
+    try:
+        found = others[choice].load()()
+    except Exception as error:  # whatever a foreign package raises
+        raise InvalidInput(
+            f"The engine {choice!r} must be a class that needs no arguments, which its package has"
+            f" at {others[choice].value}. Got {type(error).__name__}: {error}."
+        ) from error
+    return engine_named(found)
 
 
 def require_support(engine: Engine, query: Query) -> None:

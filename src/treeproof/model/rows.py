@@ -272,18 +272,20 @@ def _from_columns(
     return matrix
 
 
-def column_order(ensemble: Ensemble, columns: list[Any]) -> list[Any]:
+def column_order(ensemble: Ensemble, columns: list[Any], *, by_name: bool = False) -> list[Any]:
     """Which of the given columns is each feature of the model, in the model's order.
 
     Names are compared as they are, then with blanks as underscores (LightGBM renames so). Generic
-    names, on either side, match by position.
+    names, on either side, match by position. Another order is refused where the model's library
+    would not match names, unless names alone shall count.
     """
     names = ensemble.feature_names
     for spelling in (str, without_blanks):
         known = {spelling(name): name for name in reversed(columns)}
         if names and all(spelling(name) in known for name in names):
             order = [known[spelling(name)] for name in names]
-            _require_order(ensemble, columns, order)
+            if not by_name:
+                _require_order(ensemble, columns, order)
             return order
     if not names or _are_generic(names) or _are_generic(columns):
         _require_counting(columns)
@@ -332,7 +334,7 @@ def _require_order(ensemble: Ensemble, columns: list[Any], order: list[Any]) -> 
     raise InvalidInput(
         f"Columns must be in the order of the model's features, since {reason}."
         f" Got {given[place]!r} in the place of {order[place]!r}. Reorder the columns as in"
-        " Model.feature_names, or pass a plain array."
+        " Model.feature_names, pass a plain array, or match a file's columns with --by-name."
     )
 
 

@@ -4,10 +4,14 @@ from typing import Any
 
 import numpy as np
 
+from treeproof.errors import BackendMissing
+from treeproof.query.boxes import boxes_around
+from treeproof.query.conflicts import find_conflicts
+from treeproof.query.perturbations import LInf
 from treeproof.report.feature_changes import change_counts
 from treeproof.report.rows import changes_of, fragile_rows, radius_words, text_of
 from treeproof.report.runs import RunView, row_name
-from treeproof.results.numbers import counted, percent
+from treeproof.results.numbers import counted, number, percent, percent_down
 
 _FEATURES = 3
 _ROWS = 3
@@ -32,11 +36,15 @@ def comparison(one: RunView, other: RunView, radius: float) -> dict[str, int]:
         "first": len(first - second),
         "second": len(second - first),
         "both": len(first & second),
+        "neither": len(both - first - second),
     }
 
 
-def findings(run: RunView) -> list[dict[str, Any]]:
-    """What breaks a run, and which rows are nearest to it: sentences, and rows to look up."""
+def findings(run: RunView, radius: float) -> list[dict[str, Any]]:
+    """What breaks a run, and which rows are nearest to it: sentences, and rows to look up.
+
+    And what no model whatever could prove at the radius that the page opens with.
+    """
     said: list[dict[str, Any]] = []
     n_witnesses = int(run.has_witness.sum())
     if run.changed is not None and n_witnesses:
@@ -68,7 +76,49 @@ def findings(run: RunView) -> list[dict[str, Any]]:
         if run.recourse:
             lead = "Cheapest ways, for instance"
         said.append({"lead": lead, "items": items, "after": ""})
+    n_lost = _n_beyond_all(run, radius)
+    if n_lost:
+        said.append(
+            {
+                "lead": "What no model can do",
+                "items": [{"name": f"Prove {percent_down(n_lost, run.n_attacked)}", "words": ""}],
+                "after": f"of the rows at radius {number(radius)}: rows of different labels get so"
+                " near to each other that none is right about both.",
+            }
+        )
     return said
+
+
+def _n_beyond_all(run: RunView, radius: float) -> int:
+    """How many rows no model can prove within a radius, as far as the run tells; at least."""
+    moves, rows = dict(run.question.get("perturbation", {})), run.results.values
+    is_told = run.question.get("labels") == "given" and rows is not None
+    is_box = moves.pop("name", "") == "LInf" and not moves.keys() - _BOX and radius > 0.0
+    n_rows = run.n_attacked
+    if not (is_told and is_box and 1 < n_rows <= _MOST_ROWS) or rows is None:
+        return 0
+    if run.question.get("goal", {}).get("name", "KeepsLabel") != "KeepsLabel":
+        return 0
+    said: dict[str, Any] = {
+        name: np.array(moves[name], dtype=np.float64)
+        for name in ("scale", "below", "above", "low", "high")
+        if moves.get(name) is not None
+    }
+    ball = LInf(radius, frozen=moves.get("frozen", ()), **said)
+    _, targets = np.unique(
+        [str(label) for label in run.results.label[run.attacked]], return_inverse=True
+    )
+    boxes = boxes_around(rows[run.attacked], ball, run.model["feature_names"])
+    try:
+        return round(n_rows * find_conflicts(boxes, targets).least_error)
+    except BackendMissing:
+        return 0
+
+
+_BOX = {"eps", "scale", "below", "above", "frozen", "low", "high"}
+"""What a description says of a ball whose sets are boxes."""
+_MOST_ROWS = 2_000
+"""Rows whose pairs are looked at: a page is written in seconds."""
 
 
 def _row_words(run: RunView, i: int) -> str:

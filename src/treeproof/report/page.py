@@ -119,7 +119,7 @@ def write_report(
     context["reasons"] = None
     if reasons is not None:
         context["reasons"] = reasons_context(reasons, shape, _fingerprints(shown))
-    page = _template().render(context)
+    page = load_template("page.html.j2").render(context)
     with replacing(path, "The report") as file:
         # File names may hold bytes that are no text; a question mark stands for them.
         file.write(page.encode("utf-8", "replace"))
@@ -146,7 +146,8 @@ def _fingerprints(runs: list[RunView]) -> set[str]:
     return {str(run.model.get("fingerprint")) for run in runs}
 
 
-def _template() -> Template:
+def load_template(name: str) -> Template:
+    """A page of this package, with what all of them can say."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -167,7 +168,7 @@ def _template() -> Template:
         "prose": lambda text: Markup(" ").join(map(_prose_word, str(text).split(" "))),
     }
     environment.globals |= {"percent_down": percent_down, "counted": counted}
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)
 
 
 def _prose_word(word: str) -> Any:
@@ -218,7 +219,7 @@ def _context(
     start = _start(runs, axis, at)
     unlike, threats = differences(*runs) if len(runs) == 2 else [], _threats(runs)
     pixels = rows.pixels_of(runs, shape)
-    script, styles = _asset("page.js"), _asset("page.css")
+    script, styles = asset("page.js"), asset("page.css")
     context: dict[str, Any] = {
         "title": title or " against ".join(run.name for run in runs),
         "styles": styles,
@@ -311,7 +312,7 @@ def _run_context(run: RunView, k: int, start: float, frozen_runs: list[RunView])
         "own_limit": own_limit(run.header),
         "rows_are": in_words(run.header),
         "identity": text.identity_lines(run),
-        "findings": findings(run),
+        "findings": findings(run, start),
         "own_labels": run.question.get("labels") != "given",
         "is_label": run.question.get("goal", {}).get("name", "KeepsLabel") == "KeepsLabel",
         "sections": text.sections(run),
@@ -449,7 +450,8 @@ def _payload(
     return text
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Text of a file beside the templates."""
     return (resources.files("treeproof.report") / "templates" / name).read_text(encoding="utf-8")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from treeproof.checker.property_files import PropertyCheck
 from treeproof.errors import listed
 from treeproof.report.domains import domain_words
-from treeproof.results.numbers import digits_above, digits_below, exactly, number
+from treeproof.results.numbers import digits_above, digits_below, exactly, number, percent
 from treeproof.results.property_file import load_property_records
 
 MOST_SHARED = 40
@@ -57,7 +57,7 @@ def _as_checked(record: dict[str, Any], check: PropertyCheck) -> dict[str, Any]:
     if check.status == "accepted":
         return record
     reason = f"{check.status}: {check.reason}" if check.reason else check.status
-    nothing = dict.fromkeys(("lower", "upper", "witness"))
+    nothing = dict.fromkeys(("lower", "upper", "witness", "groups"))
     return record | nothing | {"verdict": "unknown", "exact": False, "reason": reason}
 
 
@@ -131,6 +131,7 @@ def _card(
         "n_hidden": 0,
         "heads": [],
         "sides": [],
+        "groups": [_group(own) for own in record.get("groups") or []],
     }
     if witness is not None:
         one, other = witness["rows"]
@@ -155,6 +156,14 @@ def _card(
         said = said if is_two else list(dict.fromkeys(said))
         card["heads"], card["sides"] = (["value"], said) if is_one else (said, [])
     return card
+
+
+def _group(own: dict[str, Any]) -> tuple[str, int, list[tuple[str, str]]]:
+    """A group of rows, their number, and the share of them that gets each decision."""
+    shares = [
+        (str(part["label"]), percent(part["rows"] / own["rows"])) for part in own["decisions"]
+    ]
+    return f"{own['feature']} = {own['value']}", int(own["rows"]), shares
 
 
 _OUTCOMES = {

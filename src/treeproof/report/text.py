@@ -96,7 +96,7 @@ def summary_words(run: RunView) -> str:
     """Say in one line who answered how many rows of which model."""
     engine = dict(run.question.get("engine") or {}).get("name")
     parts = [
-        _library_words(run),
+        library_words(run),
         _count(run.model.get("n_trees"), " trees"),
         _count(run.model.get("n_features"), " features"),
         counted(len(run.results), "row"),
@@ -129,7 +129,7 @@ def _model_lines(run: RunView) -> Lines:
     model = run.model
     classes = [str(label) for label in model.get("classes") or []]
     lines = [
-        ("Library", _library_words(run)),
+        ("Library", library_words(run)),
         ("Source", str(model.get("source") or "")),
         ("File SHA-256", str(model.get("file_sha256") or "")),
         ("Fingerprint", str(model.get("fingerprint") or "")),
@@ -207,7 +207,8 @@ def _decision_words(model: dict[str, Any]) -> str:
     return f"{rule}: decision threshold {number(1.0 / (1.0 + math.exp(-margin)), 6)} in probability"
 
 
-def _library_words(run: RunView) -> str:
+def library_words(run: RunView) -> str:
+    """Library of a model, with its version where that is known."""
     version = str(run.model.get("library_version") or "")
     known = version if version != "unknown" else ""
     return f"{run.model.get('library') or ''} {known}".strip()

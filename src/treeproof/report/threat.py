@@ -1,5 +1,6 @@
 """The table of what may move: one line for features that are treated alike."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 from treeproof.errors import listed
 from treeproof.report.runs import RunView
 from treeproof.results.numbers import number
-from treeproof.results.threat import CHOICES, OWN_BOUNDS, STILL, Threat, bounds_of
+from treeproof.results.threat import CHANGES, CHOICES, OWN_BOUNDS, STILL, Threat, bounds_of
 
 THREAT_LINES = 24
 """Lines of the table that are open."""
@@ -59,6 +60,11 @@ def _factors(threat: Threat, reach: tuple[float, float]) -> list[tuple[float, st
 
 def _bounds(run: RunView, threat: Threat, feature: int) -> str:
     """Bounds of a feature in words; where each row has its own, how far from its value."""
+    n_categories = run.naming.n_categories(feature)
+    if n_categories and threat.ways[feature] == CHANGES:
+        low, high = threat.low[:, feature], threat.high[:, feature]
+        codes = [code for code in range(n_categories) if ((low <= code) & (code <= high)).any()]
+        return "none" if len(codes) == n_categories else _names(run, feature, codes)
     words, values = bounds_of(threat, feature), run.rows[:, feature]
     if words != OWN_BOUNDS or len(threat.low) != len(values):
         return words or "none"
@@ -69,17 +75,30 @@ def _bounds(run: RunView, threat: Threat, feature: int) -> str:
     return f"{words}: {_extent(below[known])} below to {_extent(above[known])} above its value"
 
 
+def _is_category(run: RunView, feature: int) -> bool:
+    return feature in (run.model.get("categorical") or [])
+
+
+def _names(run: RunView, feature: int, codes: Sequence[float]) -> str:
+    """Categories by name, or by their codes where they have none."""
+    found = [run.naming.value(feature, code) for code in codes]
+    return listed([name if isinstance(name, str) else f"code {number(name)}" for name in found])
+
+
 def _extent(distances: NDArray[np.float64]) -> str:
     least, most = (number(float(end)) for end in (distances.min(), distances.max()))
     return least if least == most else f"{least}–{most}"
 
 
 def _range(run: RunView, features: list[int]) -> str:
-    """Least and largest value of some features among the rows."""
+    """Least and largest value of some features among the rows; categories by name."""
     values = run.rows[:, features]
     finite = values[np.isfinite(values)]
-    if len(finite) == 0:
+    categories = [_is_category(run, feature) for feature in features]
+    if len(finite) == 0 or (any(categories) and len(features) > 1):
         return "–"
+    if categories[0]:
+        return _names(run, features[0], np.unique(finite).tolist())
     ends = float(finite.min()), float(finite.max())
     text = run.formats[features[0]].text if len(features) == 1 else number
     return f"{text(ends[0])} to {text(ends[1])}"

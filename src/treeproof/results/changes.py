@@ -82,6 +82,14 @@ class Naming:
         """Name of a feature, or its number."""
         return self._names[feature] if feature < len(self._names) else f"feature {feature}"
 
+    def is_named(self, feature: int) -> bool:
+        """Whether the categories of a feature have names."""
+        return self.n_categories(feature) > 0
+
+    def n_categories(self, feature: int) -> int:
+        """Number of the categories that have names."""
+        return len(self._categories.get(str(feature)) or [])
+
     def change(self, features: tuple[int, ...], *sides: Sequence[float]) -> Change:
         """Say what a feature or a group was and became, and how that is shown."""
         if features[0] not in self._group_of:

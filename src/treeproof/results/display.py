@@ -102,7 +102,7 @@ class VerifiedAccuracyDisplay:
                 "A curve needs results with radii of at least one row. Got none: boxes have no"
                 " radius, and rows with an eps of their own no common one."
             )
-        at = _radii(results) if radii is None else np.asarray(radii, dtype=np.float64)
+        at = shown_radii(results) if radii is None else np.asarray(radii, dtype=np.float64)
         if at.ndim != 1 or len(at) == 0 or not np.all(np.isfinite(at)) or np.any(at < 0.0):
             raise InvalidInput(f"'radii' must be a list of finite numbers >= 0. Got {radii!r}.")
         at = np.sort(at)
@@ -159,7 +159,7 @@ class VerifiedAccuracyDisplay:
         return self
 
 
-def _radii(results: Results) -> FloatArray:
+def shown_radii(results: Results) -> FloatArray:
     """Every radius at which a curve steps, or as many as can be told apart in a picture."""
     bounds = np.concatenate([results.lower, results.upper])
     steps = np.unique(bounds[np.isfinite(bounds)])
@@ -240,7 +240,7 @@ def _curve_svg(results: Results) -> str:
     """Verified accuracy over the radius as a small picture; nothing for boxes."""
     if not has_radii(results):
         return ""
-    radii, paths = _radii(results), ""
+    radii, paths = shown_radii(results), ""
     certified, resisting = certified_share(results, radii), resisting_share(results, radii)
     for colour, share in (("#888888", resisting), ("#1f77b4", certified)):
         points = [f"M{_LEFT},{_TOP + _HIGH * (1.0 - share[0]):.1f}"]

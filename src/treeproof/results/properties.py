@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from treeproof.errors import listed
 from treeproof.query.description import plain
 from treeproof.results.changes import MISSING
+from treeproof.results.groups import GroupDecisions
 from treeproof.results.numbers import digits_above, digits_below, plainly
 from treeproof.results.verdict import UnknownReason, Verdict
 
@@ -67,6 +68,9 @@ class PropertyResult:
     evidence : str or None
         The proof, as text that the checker has accepted; None where it was not asked for, or a
         limit ended the recording.
+    groups : tuple of GroupDecisions
+        Of a `Fair` claim with `data`: how many of their rows get each label, for each value of the
+        protected features. Counts from the data, which prove nothing.
     """
 
     claim: dict[str, Any]
@@ -88,6 +92,7 @@ class PropertyResult:
     seconds: float = 0.0
     statistics: dict[str, int] = field(default_factory=dict)
     evidence: str | None = None
+    groups: tuple[GroupDecisions, ...] = ()
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -122,6 +127,8 @@ class PropertyResult:
                 "scores": None if self.scores is None else self.scores.tolist(),
                 "labels": None if self.labels is None else list(self.labels),
             }
+        if self.groups:
+            words["groups"] = [group.record() for group in self.groups]
         return dict(plain(words | {"statistics": self.statistics}))
 
     def summary(self) -> str:
@@ -155,6 +162,9 @@ class PropertyResult:
             if rest:
                 where = "in both" if self.changed else "the row"
                 lines.append(f"  {where}: {self._values(self.witness[0], rest)}")
+        if self.groups:
+            lines.append("  in the data, counted and not proved:")
+            lines += [f"    {group}" for group in self.groups]
         return "\n".join(lines)
 
     def _values(self, row: FloatArray, names: Sequence[str]) -> str:

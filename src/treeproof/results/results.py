@@ -408,6 +408,93 @@ class Results:
 
         return VerifiedAccuracyDisplay.from_results(self, **options)
 
+    def plot_features(self, *, most: int = 12, ax: Any = None) -> Any:
+        """Draw which features the witnesses change, which way and by how much; needs matplotlib.
+
+        Every dot is a row. Changes are in standard deviations of each feature among the rows;
+        categories, groups and missing values have no size, and are squares at 0.
+
+        Parameters
+        ----------
+        most : int
+            Features that are drawn: those that most rows change.
+        ax : matplotlib axes, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        matplotlib axes
+            What was drawn on.
+        """
+        from treeproof.results.pictures import draw_changed_features
+
+        return draw_changed_features(self, most, ax)
+
+    def plot_rows(self, *, most: int = 8, ax: Any = None) -> Any:
+        """Draw the rows that the least change breaks, each with what changes; needs matplotlib.
+
+        Parameters
+        ----------
+        most : int
+            Rows that are drawn. Those that are wrong as they stand are left out.
+        ax : matplotlib axes, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        matplotlib axes
+            What was drawn on.
+        """
+        from treeproof.results.pictures import draw_nearest_rows
+
+        return draw_nearest_rows(self, most, ax)
+
+    def by_group(self, groups: Any, *, eps: float | None = None) -> Any:
+        """What is proved of each group of rows, as a data frame.
+
+        Parameters
+        ----------
+        groups : str, int or array-like of shape (n_rows,)
+            A feature, by name or number, or an entry for each row. A number with many values is cut
+            into quarters of the rows.
+        eps : float, optional
+            Radius or cost. Needed where results hold those of all rows; by default that of the
+            question, or the set of each row.
+
+        Returns
+        -------
+        DataFrame
+            For each group the number of its attacked rows, and shares of them: `correct` as they
+            stand, `verified`, and `resisting`, for which no breaking change is known. NaN where
+            nothing is known.
+        """
+        from treeproof.results.groups import group_columns
+
+        library = None if self.source is None else self.source.library
+        return frame_of(group_columns(self, groups, eps), library)
+
+    def plot_groups(self, groups: Any, *, eps: float | None = None, ax: Any = None) -> Any:
+        """Draw verified accuracy of each group of rows; needs matplotlib.
+
+        Parameters
+        ----------
+        groups : str, int or array-like of shape (n_rows,)
+            See `by_group`.
+        eps : float, optional
+            Radius or cost at which bars are drawn; without it, of results that hold radii, a curve
+            for each group.
+        ax : matplotlib axes, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        matplotlib axes
+            What was drawn on.
+        """
+        from treeproof.results.pictures import draw_groups
+
+        return draw_groups(self, groups, eps, ax)
+
     def _repr_html_(self) -> str:
         from treeproof.results.display import results_html
 

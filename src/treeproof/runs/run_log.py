@@ -28,6 +28,7 @@ from treeproof.files import exclusive, replacing, unwritable
 from treeproof.prediction import Model
 from treeproof.query.description import plain
 from treeproof.query.perturbations import Box, PerRow, with_limit
+from treeproof.results.compared import differing_part
 from treeproof.results.results import Results
 from treeproof.results.run_file import (
     AS_FINISHED,
@@ -309,7 +310,7 @@ def joined_data(parts: Sequence[Record | None]) -> Record | None:
         each += [one for one in (part or {}).get("merged") or [part] if one not in each]
     if len(each) == 1:
         return each[0]
-    names = ("file", "label", "id", "eps", "first_index", "absent")
+    names = ("file", "label", "id", "eps", "first_index", "absent", "by_name")
     known = [{name: (one or {}).get(name) for name in names} for one in each]
     agreed = {
         name: value
@@ -375,19 +376,6 @@ def _difference(there: dict[str, Any], here: dict[str, Any]) -> str:
                 where, old, new = differing_part(name, old, new)
                 return f" Its {where} is {_short(old)} there, and {_short(new)} here."
     return " One of them asks for evidence, the other does not."
-
-
-def differing_part(name: str, there: Any, here: Any) -> tuple[str, Any, Any]:
-    """The first part in which two values differ: its place, such as ``scale[3]``, and both."""
-    if isinstance(there, dict) and isinstance(here, dict):
-        if there.get("name") != here.get("name"):  # of other kinds, with other parts
-            return name, there, here
-        parts = [(f"{name}.{key}", there.get(key), here.get(key)) for key in there | here]
-    elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
-        parts = [(f"{name}[{at}]", *pair) for at, pair in enumerate(zip(there, here, strict=True))]
-    else:
-        return name, there, here
-    return differing_part(*next(part for part in parts if part[1] != part[2]))
 
 
 def _short(value: Any) -> str:

@@ -19,7 +19,9 @@ from treeproof.model.ensemble import Ensemble
 from treeproof.model.folded import fold, unfold_rows
 from treeproof.model.inspection import plain_value
 from treeproof.model.joined import PairModels, one_model
+from treeproof.model.rows import numeric_rows
 from treeproof.model.score_meaning import probabilities, require_own_score, sure_scores
+from treeproof.prediction import Model
 from treeproof.query.build import build_query
 from treeproof.query.description import describe
 from treeproof.query.domain import Features
@@ -36,12 +38,14 @@ from treeproof.query.pairs import (
 )
 from treeproof.query.perturbations import Box, LInf
 from treeproof.query.properties import (
+    Fair,
     Monotone,
     Property,
     ScoreRange,
     SmallNeighbourhood,
     Stable,
 )
+from treeproof.results.groups import GroupDecisions, count_decisions
 from treeproof.results.properties import PropertyResult, ScoreBounds
 from treeproof.results.property_file import words_of_domain
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -125,6 +129,26 @@ def prove_property(ensemble: Ensemble, claim: Property, inquiry: Inquiry) -> lis
             with_evidence(one_model(ensemble), ranges, box, questions, parts, inquiry, result)
         )
     return results
+
+
+def count_groups(
+    model: Model, claim: Property, inquiry: Inquiry, data: Any
+) -> tuple[GroupDecisions, ...]:
+    """How rows are decided, by the values of the features that a claim protects."""
+    if not isinstance(claim, Fair):
+        raise InvalidInput(
+            "'data' are counted by the features that Fair protects."
+            f" Got {type(claim).__name__}. Leave them out."
+        )
+    ensemble = model.ensemble
+    rows = numeric_rows(accept_float64_rows(ensemble), data, allow_empty=False)
+    words: dict[str, Any] = {
+        "feature_names": list(ensemble.feature_names),
+        "categories": {str(feature): known for feature, known in ensemble.categories.items()},
+    }
+    header = {"model": words, "question": {"perturbation": inquiry.words(ensemble)}}
+    protected = feature_numbers(ensemble, claim.protected, "'protected' of Fair")
+    return count_decisions(header, protected, rows, model.label_indices(data), model.classes)
 
 
 def find_largest_change(

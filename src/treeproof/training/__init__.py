@@ -7,8 +7,8 @@ from treeproof.errors import require_backend
 
 require_backend("sklearn", "sklearn")
 
+from treeproof.query.conflicts import least_robust_error  # noqa: E402 - the same
 from treeproof.training.boosting import RobustGBDTClassifier  # noqa: E402 - needs scikit-learn
-from treeproof.training.conflicts import least_robust_error  # noqa: E402 - the same
 from treeproof.training.forest import RobustRandomForestClassifier  # noqa: E402 - the same
 from treeproof.training.refitted import robust_refit  # noqa: E402 - the same
 from treeproof.training.selection import RobustSearchCV  # noqa: E402 - the same

@@ -15,12 +15,12 @@ from treeproof.kernels.training.attacked import (
     RIGHT,
     VALUE,
     AttackedRows,
-    AttackedSettings,
     add_worst_leaves,
     grow_attacked,
 )
+from treeproof.kernels.training.growth import GrowthSettings
 from treeproof.kernels.training.losses import GrownTree
-from treeproof.training.boxes import RowBoxes
+from treeproof.query.boxes import RowBoxes
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
@@ -34,7 +34,7 @@ class AttackedTable:
     ----------
     cuts : list of float64 arrays
         The thresholds of each feature, float32 numbers, rising.
-    codes : uint16 (2, n_rows, n_features)
+    codes : uint16 (n_features, n_rows, 2)
         The ends of each box, see `treeproof.kernels.training.attacked`.
     """
 
@@ -49,7 +49,7 @@ class AttackedTable:
         neighbouring ends is all there is to choose from.
         """
         n_rows, n_features = boxes.rows.shape
-        codes = np.empty((2, n_rows, n_features), dtype=np.uint16)
+        codes = np.empty((n_features, n_rows, 2), dtype=np.uint16)
         cuts = []
         for feature in range(n_features):
             low, high = boxes.low[:, feature], boxes.high[:, feature]
@@ -58,7 +58,7 @@ class AttackedTable:
             cuts.append(_thresholds(ends, max_bin))
             for side, end in enumerate((low, high)):
                 code = np.searchsorted(cuts[-1], end, side="right")
-                codes[side, :, feature] = np.where(missing, len(cuts[-1]) + 1, code)
+                codes[feature, :, side] = np.where(missing, len(cuts[-1]) + 1, code)
         return cls(cuts, codes)
 
     @property
@@ -75,7 +75,7 @@ class AttackedTable:
         self,
         gradients: FloatArray,
         weights: FloatArray,
-        settings: AttackedSettings,
+        settings: GrowthSettings,
         rows: IntArray,
         features: IntArray,
     ) -> tuple[GrownTree, IntArray]:

@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -10,20 +11,18 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from treeproof.errors import InvalidInput, check_choice, check_integer, check_real
-from treeproof.kernels.training.attacked import AttackedSettings
 from treeproof.kernels.training.growth import GrowthSettings
 from treeproof.kernels.training.losses import (
     GrownTree,
     sigmoid_probabilities,
     softmax_probabilities,
 )
-from treeproof.training.attacked import AttackedTable
-from treeproof.training.boxes import RowBoxes
-from treeproof.training.classifier import TrainingRows, TreeClassifier
-from treeproof.training.conflicts import MOST_ROWS, find_conflicts
+from treeproof.query.boxes import RowBoxes
+from treeproof.query.conflicts import MOST_ROWS, find_conflicts
+from treeproof.training.classifier import TreeClassifier
 from treeproof.training.export import starting_margins, to_ensemble
 from treeproof.training.growing import Growers
-from treeproof.training.parameters import MAX_BINS, Sampling, tree_depth
+from treeproof.training.parameters import Sampling, tree_depth
 from treeproof.training.robust_boosting import (
     BASE_SCORE,
     RobustFit,
@@ -31,6 +30,7 @@ from treeproof.training.robust_boosting import (
     robust_error,
 )
 from treeproof.training.rounds import BoostingRounds, WatchedRows
+from treeproof.training.rows import TrainingRows
 
 Progress = Callable[[int, int, dict[str, float]], bool | None]
 
@@ -51,9 +51,10 @@ class RobustGBDTClassifier(TreeClassifier):
     ----------
     eps : float, default=0.0
         How far an attacker may move each value, in the units of `feature_scale`.
-    perturbation : LInf or Box, optional
+    perturbation : LInf, L1, L2, L0, Cost, All or Box, optional
         How rows may move, in place of `eps`, `feature_scale` and `frozen_features`; per feature
-        and direction.
+        and direction, with a domain. Trees are trained against a box: as far as each feature gets
+        alone.
     method : {"exact", "chen2019"}, default="exact"
         How trees are trained where rows can move. "chen2019" scores splits by four placements of
         the rows near the threshold (Chen et al., "Robust Decision Trees Against Adversarial
@@ -270,19 +271,13 @@ class RobustGBDTClassifier(TreeClassifier):
         self, rows: TrainingRows, held_out: list[TrainingRows], random: np.random.Generator
     ) -> RobustFit:
         """Grow all rounds, or as many as the exact error of held-out rows says."""
-        if self.monotone_constraints is not None:
-            raise InvalidInput(
-                "'monotone_constraints' are kept by method='chen2019' only where rows can move."
-                f" Got {self.monotone_constraints!r}."
-            )
-        rows = rows.merged()
-        boxes = self._boxes(rows.X)
+        rows, boxes, table = self._attacked_table(rows)
+        smallest = check_integer("min_samples_leaf", self.min_samples_leaf, low=1)
         rounds = RobustRounds(
-            AttackedTable.of(boxes, check_integer("max_bin", self.max_bin, low=2, high=MAX_BINS)),
-            rows.targets,
-            self._growing_weights(rows, boxes),
+            table,
+            replace(rows, weights=self._growing_weights(rows, boxes)),
             self.n_outputs_,
-            self._attacked_settings(),
+            self._settings()._replace(min_samples_leaf=smallest),
             self._sampling(),
         )
         names = [f"validation_{number}" for number in range(len(held_out))]
@@ -314,19 +309,6 @@ class RobustGBDTClassifier(TreeClassifier):
         kept = np.where(find_conflicts(boxes, rows.targets).cover, 0.0, rows.weights)
         has_all = np.all(np.bincount(rows.targets, kept, len(self.classes_)) > 0.0)
         return kept if has_all else rows.weights
-
-    def _attacked_settings(self) -> AttackedSettings:
-        natural = self._settings()
-        return AttackedSettings(
-            reg_lambda=natural.reg_lambda,
-            gamma=natural.gamma,
-            min_child_weight=natural.min_child_weight,
-            min_samples_leaf=check_integer("min_samples_leaf", self.min_samples_leaf, low=1),
-            learning_rate=natural.learning_rate,
-            max_depth=natural.max_depth,
-            features_per_node=natural.features_per_node,
-            seed=0,
-        )
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """Probabilities of the classes, computed as XGBoost does.

@@ -1,7 +1,6 @@
 """What both estimators share: checked input, prediction, and export."""
 
 import numbers
-from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,44 +15,27 @@ from treeproof.errors import InvalidInput, check_choice, check_integer, require_
 from treeproof.kernels.training.histograms import TrainingTable
 from treeproof.model.ensemble import Ensemble
 from treeproof.prediction import Model, thread_count
+from treeproof.query.boxes import RowBoxes, boxes_around
 from treeproof.query.perturbations import LInf
+from treeproof.training.attacked import AttackedTable
 from treeproof.training.binning import training_table
-from treeproof.training.boxes import RowBoxes, boxes_around
-from treeproof.training.export import TrainedTrees, save_document, to_ensemble, to_ubjson
+from treeproof.training.export import (
+    TrainedTrees,
+    save_document,
+    to_ensemble,
+    to_onnx,
+    to_ubjson,
+    write_file,
+)
 from treeproof.training.parameters import MAX_BINS, feature_reach, monotone_directions
 from treeproof.training.robust_boosting import RobustFit, constant_answer, robust_error
+from treeproof.training.rows import TrainingRows
 
 if TYPE_CHECKING:
     import xgboost
 
 _NAMES_REFUSED = frozenset("[]<")
 """Characters that XGBoost does not allow in feature names."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingRows:
-    """Checked rows with their labels."""
-
-    X: NDArray[np.float32]  # (n_rows, n_features); NaN is missing
-    targets: NDArray[np.int64]  # class numbers
-    weights: NDArray[np.float64]  # all above 0
-
-    def taken(self, rows: NDArray[Any]) -> "TrainingRows":
-        """Return some of the rows, by numbers or a mask."""
-        return TrainingRows(self.X[rows], self.targets[rows], self.weights[rows])
-
-    def merged(self) -> "TrainingRows":
-        """Rows that are the same as one with their weight, in an order that no caller decides.
-
-        So neither the order of rows nor copies instead of weights change what is trained.
-        """
-        bits = (self.X + np.float32(0.0)).view(np.uint32)  # no -0.0
-        table = np.ascontiguousarray(np.column_stack([bits, self.targets.astype(np.uint32)]))
-        keys = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
-        _, first, place = np.unique(keys, return_index=True, return_inverse=True)
-        merged = self.taken(first)
-        weights = np.bincount(place, self.weights).astype(np.float64)
-        return TrainingRows(merged.X, merged.targets, weights)
 
 
 class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -109,7 +91,8 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     def robust_error(self, X: Any, y: Any) -> float:
         """Share of rows that the attacker of this estimator can break, or not proved to be safe.
 
-        Decided by the exact engine for every row; the attacker moves rows as he does in training.
+        Decided by the exact engine for every row; the attacker moves rows as he does in training,
+        anywhere in a box. Of a perturbation that is none, `treeproof.verify` says how much less.
 
         Parameters
         ----------
@@ -164,6 +147,21 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         """
         check_is_fitted(self)
         save_document(self._trained, path)
+
+    def save_onnx(self, path: str | PathLike[str]) -> None:
+        """Write the model for ONNX runtimes; `onnx` must be installed.
+
+        Classes that are neither whole numbers nor texts become their numbers. Runtimes may add
+        leaves up in another order, so margins can differ in the last bits: `treeproof.load` of the
+        file says what is deployed.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to.
+        """
+        check_is_fitted(self)
+        write_file(to_onnx(self._trained), path)
 
     def to_xgboost(self) -> "xgboost.Booster":
         """Return an XGBoost Booster with bit-equal margins; it knows classes by their numbers."""
@@ -280,6 +278,18 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         self._measure_reach(rows)
         boxes = self._boxes(rows.X)
         return bool(np.any(boxes.low < boxes.high))
+
+    def _attacked_table(self, rows: TrainingRows) -> tuple[TrainingRows, RowBoxes, AttackedTable]:
+        """Rows without copies, where the attacker can put them, and the thresholds between."""
+        if self.monotone_constraints is not None:
+            raise InvalidInput(
+                "'monotone_constraints' are kept by method='chen2019' only where rows can move."
+                f" Got {self.monotone_constraints!r}."
+            )
+        merged = rows.merged()
+        boxes = self._boxes(merged.X)
+        max_bin = check_integer("max_bin", self.max_bin, low=2, high=MAX_BINS)
+        return merged, boxes, AttackedTable.of(boxes, max_bin)
 
     def _keep_robust(self, fitted: RobustFit, trained: TrainedTrees) -> Self:
         """Keep a model, or a constant answer where that is as safe on the training rows."""

@@ -1,4 +1,4 @@
-"""Grown trees as an `Ensemble`, and as a model document that XGBoost reads."""
+"""Grown trees as an `Ensemble`, as a model document that XGBoost reads, and as an ONNX graph."""
 
 import json
 import struct
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, require_backend
 from treeproof.files import replacing
 from treeproof.kernels.training.losses import GrownTree
 from treeproof.loaders.xgboost.objectives import (
@@ -113,9 +113,65 @@ def save_document(model: TrainedTrees, path: str | PathLike[str]) -> None:
             "An XGBoost model file must end in .json or .ubj, by which XGBoost knows the format."
             f" Got '{target.name}'."
         )
-    content = encoders[target.suffix](model)
-    with replacing(target, "The model file") as file:
+    write_file(encoders[target.suffix](model), target)
+
+
+def write_file(content: bytes, path: str | PathLike[str]) -> None:
+    """Write a model file in one step."""
+    with replacing(Path(path), "The model file") as file:
         file.write(content)
+
+
+def to_onnx(model: TrainedTrees) -> bytes:
+    """A TreeEnsembleClassifier of ONNX: labels, and probabilities as XGBoost's converter has them.
+
+    Thresholds and leaves are the same numbers; runtimes may add leaves up in another order.
+    """
+    require_backend("onnx", "onnx")
+    from onnx import TensorProto, helper
+
+    sizes = [len(tree.left) for tree in model.trees]
+    number = np.concatenate([np.arange(size) for size in sizes])
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+
+    def joined(name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(tree, name) for tree in model.trees])
+
+    is_leaf, value = joined("left") < 0, joined("value").astype(np.float64)
+    output = owner % model.n_outputs
+    is_text = all(isinstance(label, str) for label in model.classes)
+    labels = list(model.classes)
+    if not is_text and not all(type(label) is int for label in labels):
+        labels = list(range(len(labels)))
+    transform = "LOGISTIC" if model.n_outputs == 1 else "SOFTMAX"
+    classes: dict[str, Any] = {"classlabels_strings" if is_text else "classlabels_int64s": labels}
+    node = helper.make_node(
+        "TreeEnsembleClassifier", ["X"], ["label", "probabilities"], domain="ai.onnx.ml",
+        nodes_treeids=owner.tolist(), nodes_nodeids=number.tolist(),
+        nodes_featureids=np.where(is_leaf, 0, joined("feature")).tolist(),
+        nodes_modes=np.where(is_leaf, "LEAF", "BRANCH_LT").tolist(),
+        nodes_values=joined("threshold").astype(np.float64).tolist(),
+        nodes_truenodeids=np.where(is_leaf, 0, joined("left")).tolist(),
+        nodes_falsenodeids=np.where(is_leaf, 0, joined("right")).tolist(),
+        nodes_missing_value_tracks_true=joined("missing_left").astype(int).tolist(),
+        class_treeids=owner[is_leaf].tolist(), class_nodeids=number[is_leaf].tolist(),
+        class_ids=output[is_leaf].tolist(), class_weights=value[is_leaf].tolist(),
+        base_values=list(model.start), post_transform=transform,
+        **classes,
+    )  # fmt: skip
+    kind = TensorProto.STRING if is_text else TensorProto.INT64
+    graph = helper.make_graph(
+        [node],
+        "treeproof",
+        [helper.make_tensor_value_info("X", TensorProto.FLOAT, [None, model.n_features])],
+        [
+            helper.make_tensor_value_info("label", kind, [None]),
+            helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, [None, len(labels)]),
+        ],
+    )
+    versions = [helper.make_opsetid("ai.onnx.ml", 3), helper.make_opsetid("", 17)]
+    document = helper.make_model(graph, opset_imports=versions, ir_version=8)
+    return bytes(document.SerializeToString())
 
 
 def to_json(model: TrainedTrees) -> bytes:

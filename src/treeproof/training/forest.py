@@ -8,16 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput, check_integer, check_real
-from treeproof.kernels.training.attacked import AttackedSettings
 from treeproof.kernels.training.growth import GrowthSettings
 from treeproof.kernels.training.histograms import TrainingTable
 from treeproof.kernels.training.losses import GrownTree, round_to_grid
 from treeproof.kernels.training.sampling import hash_rows
-from treeproof.training.attacked import AttackedTable
-from treeproof.training.classifier import TrainingRows, TreeClassifier
+from treeproof.training.classifier import TreeClassifier
 from treeproof.training.growing import Growers, TreeGrower, TreeTask, usable_features
-from treeproof.training.parameters import MAX_BINS, tree_depth
+from treeproof.training.parameters import tree_depth
 from treeproof.training.robust_boosting import BASE_SCORE, RobustFit
+from treeproof.training.rows import TrainingRows
 
 
 class RobustRandomForestClassifier(TreeClassifier):
@@ -148,16 +147,7 @@ class RobustRandomForestClassifier(TreeClassifier):
         self, rows: TrainingRows, n_members: int, random: np.random.Generator
     ) -> Self:
         """Grow every member against the attacker, and fit leaves where that is asked for."""
-        if self.monotone_constraints is not None:
-            raise InvalidInput(
-                "'monotone_constraints' are kept by method='chen2019' only where rows can move."
-                f" Got {self.monotone_constraints!r}."
-            )
-        rows = rows.merged()
-        boxes = self._boxes(rows.X)
-        table = AttackedTable.of(
-            boxes, check_integer("max_bin", self.max_bin, low=2, high=MAX_BINS)
-        )
+        rows, boxes, table = self._attacked_table(rows)
         natural = self._settings(len(table.usable), n_members)
         share = check_real("max_samples", self.max_samples, low=0.0, high=1.0, open_low=True)
         draws = _Draws.of(np.ascontiguousarray(rows.X.T), rows, share) if self.bootstrap else None
@@ -169,16 +159,7 @@ class RobustRandomForestClassifier(TreeClassifier):
             for output in range(self.n_outputs_):
                 gradients = _share_gradients(rows.targets, output, len(self.classes_))
                 round_to_grid(gradients, np.where(weights > 0.0, weights, 1.0))
-                settings = AttackedSettings(
-                    reg_lambda=natural.reg_lambda,
-                    gamma=natural.gamma,
-                    min_child_weight=natural.min_child_weight,
-                    min_samples_leaf=1,
-                    learning_rate=natural.learning_rate,
-                    max_depth=natural.max_depth,
-                    features_per_node=natural.features_per_node,
-                    seed=int(drawn.integers(1 << 62)),
-                )
+                settings = natural._replace(seed=int(drawn.integers(1 << 62)))
                 trees.append(table.grow(gradients, weights, settings, sample, table.usable)[0])
         trained = self._trained_trees(trees, BASE_SCORE)
         fitted = RobustFit(boxes, rows.targets, rows.weights, trained, self._n_threads())

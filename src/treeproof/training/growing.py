@@ -194,25 +194,41 @@ def _compact(growth: Growth) -> GrownTree:
     """Copy the nodes that pruning left in the tree."""
     n_nodes = int(growth.state[0]["n_nodes"])
     nodes, splits = growth.nodes[:n_nodes], growth.splits[:n_nodes]
-    reached = np.zeros(n_nodes, dtype=bool)
+    return reached_nodes(
+        GrownTree(
+            feature=splits["feature"],
+            threshold=splits["threshold"],
+            missing_left=splits["missing_left"],
+            left=nodes["left"],
+            right=nodes["right"],
+            value=nodes["value"],
+            gain=splits["gain"],
+            cover=nodes["hessian"],
+        )
+    )
+
+
+def reached_nodes(tree: GrownTree) -> GrownTree:
+    """The nodes that the root still leads to; nodes without children are leaves."""
+    left, right = tree.left, tree.right
+    reached = np.zeros(len(left), dtype=bool)
     reached[0] = True
-    left, right = nodes["left"], nodes["right"]
     for node in np.flatnonzero(left >= 0):  # parents come before their children
         reached[left[node]] = reached[right[node]] = reached[node]
-    place = np.full(n_nodes + 1, -1, dtype=np.int32)  # the last one is that of "no child"
-    place[:-1][reached] = np.arange(np.count_nonzero(reached), dtype=np.int32)
+    place = np.append(np.cumsum(reached) - 1, -1).astype(np.int32)  # the last is for "no child"
+    place[:-1][~reached] = -1
     inner = left[reached] >= 0
 
-    def at_splits(name: str, otherwise: Any, dtype: Any) -> NDArray[Any]:
-        return np.where(inner, splits[name][reached], otherwise).astype(dtype)
+    def kept(array: NDArray[Any], there: NDArray[np.bool_], otherwise: Any, dtype: Any) -> Any:
+        return np.where(there, array[reached], otherwise).astype(dtype)
 
     return GrownTree(
-        feature=at_splits("feature", -1, np.int32),
-        threshold=at_splits("threshold", 0.0, np.float32),
-        missing_left=at_splits("missing_left", 0, np.bool_),
-        left=place[left[reached]],
-        right=place[right[reached]],
-        value=np.where(inner, 0.0, nodes["value"][reached]).astype(np.float32),
-        gain=at_splits("gain", 0.0, np.float32),
-        cover=nodes["hessian"][reached].astype(np.float32),
+        feature=kept(tree.feature, inner, -1, np.int32),
+        threshold=kept(tree.threshold, inner, 0.0, np.float32),
+        missing_left=kept(tree.missing_left, inner, False, np.bool_),
+        left=place[np.where(inner, left[reached], -1)],
+        right=place[np.where(inner, right[reached], -1)],
+        value=kept(tree.value, ~inner, 0.0, np.float32),
+        gain=kept(tree.gain, inner, 0.0, np.float32),
+        cover=tree.cover[reached].astype(np.float32),
     )

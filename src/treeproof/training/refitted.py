@@ -2,7 +2,9 @@
 
 import copy
 import json
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,8 @@ from treeproof.loaders import load_ensemble
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.rows import label_numbers, numeric_rows
 from treeproof.prediction import Model
-from treeproof.query.perturbations import Box, LInf
-from treeproof.training.boxes import boxes_around
+from treeproof.query.boxes import boxes_around
+from treeproof.query.perturbations import Ball, Box
 from treeproof.training.refit import fit_against_worst_cases, measure
 from treeproof.training.worst_cases import WorstCases
 
@@ -25,7 +27,7 @@ def robust_refit(
     model: Any,
     X: Any,
     y: Any,
-    perturbation: LInf | Box,
+    perturbation: Ball | Box,
     *,
     leaf_penalty: float = 10.0,
     sample_weight: Any = None,
@@ -42,13 +44,14 @@ def robust_refit(
     Parameters
     ----------
     model : model object
-        A classifier of XGBoost, LightGBM or scikit-learn, or a `Model`.
+        A classifier of XGBoost, LightGBM, CatBoost or scikit-learn, or a `Model`.
     X : array-like or data frame of shape (n_rows, n_features)
         Rows, best those that the model was trained on.
     y : array-like of shape (n_rows,)
         Labels, as the model reports them.
-    perturbation : LInf or Box
-        How rows may move, with a radius.
+    perturbation : LInf, L1, L2, L0, Cost, All or Box
+        How rows may move, with a limit. Worst cases are those of a box, as far as each feature gets
+        alone; categories change where a domain says so.
     leaf_penalty : float
         Factor of half the sum of squared leaves; larger values give more cautious models. Choose
         it by the robust error on other rows.
@@ -77,7 +80,7 @@ def robust_refit(
             f"'sample_weight' must be {len(rows)} numbers of at least 0, one per row, and some must"
             " be positive."
         )
-    boxes = boxes_around(rows, perturbation, ensemble.feature_names)
+    boxes = boxes_around(rows, perturbation, model=ensemble)
     worst = WorstCases(ensemble, boxes, targets, n_jobs=n_jobs)
     before = measure(worst, worst.values_of(ensemble.trees.leaf_value), weights)
     fitted = fit_against_worst_cases(worst, weights, penalty)
@@ -97,8 +100,8 @@ def _writer_of(model: Any) -> Any:
         if known in names:
             return writer
     raise UnsupportedModel(
-        "Leaves can be put back into models of XGBoost, LightGBM and scikit-learn, and into a"
-        f" treeproof Model. Got {type(model).__name__}; treeproof.load makes a Model of it."
+        "Leaves can be put back into models of XGBoost, LightGBM, CatBoost and scikit-learn, and"
+        f" into a treeproof Model. Got {type(model).__name__}; treeproof.load makes a Model of it."
     )
 
 
@@ -167,6 +170,22 @@ def _into_lightgbm(model: Any, ensemble: Ensemble, table: FloatArray) -> Any:
     return estimator
 
 
+def _into_catboost(model: Any, ensemble: Ensemble, table: FloatArray) -> Any:
+    # CatBoost changes leaves of models from JSON, not of copies.
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(Path(folder) / "model.json")
+        model.save_model(file, format="json")
+        estimator = type(model)().load_model(file, format="json")
+    counts, width = np.array(estimator.get_tree_leaf_counts(), dtype=np.int64), table.shape[1]
+    values = np.array(estimator.get_leaf_values(), dtype=np.float64).reshape(-1, width)
+    first = np.concatenate([[0], np.cumsum(counts)])
+    for number in range(ensemble.n_trees):
+        leaves, source = _leaves_of(ensemble, number)
+        values[first[number] + source] = table[leaves]
+    estimator.set_leaf_values(values.ravel())
+    return estimator
+
+
 def _into_forest(model: Any, ensemble: Ensemble, table: FloatArray) -> Any:
     """Shares of classes: what is the same for all of a leaf, or a factor, changes no label."""
     estimator = copy.deepcopy(model)
@@ -209,6 +228,7 @@ _WRITERS = {
     "xgboost.XGBClassifier": _into_xgboost,
     "lightgbm.Booster": _into_lightgbm,
     "lightgbm.LGBMClassifier": _into_lightgbm,
+    "catboost.CatBoost": _into_catboost,
     "treeproof.TreeClassifier": _into_own,
     "sklearn.ForestClassifier": _into_forest,
     "sklearn.DecisionTreeClassifier": _into_forest,

@@ -5,14 +5,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.training.attacked import AttackedSettings
-from treeproof.kernels.training.losses import GrownTree, round_to_grid
+from treeproof.kernels.training.growth import GrowthSettings
+from treeproof.kernels.training.losses import GrownTree, logistic_gradients
 from treeproof.model.ensemble import Ensemble
+from treeproof.query.boxes import RowBoxes
 from treeproof.training.attacked import AttackedTable
-from treeproof.training.boxes import RowBoxes
 from treeproof.training.export import TrainedTrees, to_ensemble
+from treeproof.training.growing import reached_nodes
 from treeproof.training.parameters import Sampling
 from treeproof.training.refit import LeafFit, fit_against_worst_cases
+from treeproof.training.rounds import Rounds
+from treeproof.training.rows import TrainingRows
 from treeproof.training.worst_cases import WorstCases
 
 FloatArray = NDArray[np.float64]
@@ -21,88 +24,69 @@ BASE_SCORE = 0.5
 """The margin before any tree is 0: the bias is in the first tree of each output."""
 
 
-@dataclass(slots=True)
-class RobustRounds:
-    """The state of boosting: for every row the sum of the worst leaves of each tree.
+class RobustRounds(Rounds):
+    """Rounds in which every tree gives each row its worst leaf.
 
-    That sum is a bound of the row's worst margin, which the trees of later rounds make up for.
+    The sum of these leaves is a bound of the row's worst margin, which later trees make up for.
+    Margins begin with the shares of the classes, which are put into the first trees.
     """
 
-    table: AttackedTable
-    targets: NDArray[np.int64]
-    weights: FloatArray
-    n_outputs: int
-    settings: AttackedSettings
-    sampling: Sampling
-    margins: FloatArray = field(init=False)
-    trees: list[GrownTree] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Begin with the shares of the classes."""
-        n_classes = max(self.n_outputs, 2)
-        share = np.bincount(self.targets, self.weights, n_classes) / self.weights.sum()
-        start = np.log(np.clip(share, 1e-6, 1.0 - 1e-6))
-        start = start[1:] - start[0] if self.n_outputs == 1 else start - start.mean()
-        self.margins = np.repeat(start[:, None], len(self.targets), axis=1)
-        # In the first trees, so that leaves are all there is.
-        self._start = start
-
-    _start: FloatArray = field(init=False)
+    def __init__(
+        self,
+        table: AttackedTable,
+        rows: TrainingRows,
+        n_outputs: int,
+        settings: GrowthSettings,
+        sampling: Sampling,
+    ) -> None:
+        self._start = share_margins(rows.targets, rows.weights, n_outputs)
+        super().__init__(rows, sampling, tuple(self._start.tolist()), table.usable)
+        self._table, self._settings = table, settings
+        self.trees: list[GrownTree] = []
 
     def next_round(self, random: np.random.Generator) -> None:
         """Grow one tree per output."""
-        taken = self.weights > 0.0
-        if self.sampling.subsample < 1.0:
-            sampled = taken & (random.random(len(taken)) < self.sampling.subsample)
-            taken = sampled if sampled.any() else taken
-        rows = np.flatnonzero(taken).astype(np.int32)
-        gradients = self._gradients()
-        for part in gradients:
-            # Sums on a grid are exact, whatever the order of rows.
-            round_to_grid(part, np.where(self.weights > 0.0, self.weights, 1.0))
-        for output in range(self.n_outputs):
-            features = self.table.usable
-            if self.sampling.colsample_bytree < 1.0 and len(features):
-                count = max(1, int(self.sampling.colsample_bytree * len(features)))
-                features = np.sort(random.choice(features, count, replace=False))
-            settings = self.settings._replace(seed=int(random.integers(1 << 62)))
-            grown, tree = self.table.grow(
-                gradients[output], self.weights, settings, rows, features.astype(np.int32)
-            )
-            self.table.add_worst(grown, tree, self.wants_more(output), self.margins[output])
-            if len(self.trees) < self.n_outputs:
+        taken = np.flatnonzero(self._taken(random)).astype(np.int32)
+        self._find_gradients()
+        for output, gradients in enumerate(self._gradients):
+            self._round(output)
+            features = self._features(random)
+            settings = self._settings._replace(seed=int(random.integers(1 << 62)))
+            grown, tree = self._table.grow(gradients, self.weights, settings, taken, features)
+            self._table.add_worst(grown, tree, self._wants_more(output), self.margins[output])
+            if len(self.trees) < len(self._start):
                 value = grown.value + np.float32(self._start[output])
                 grown = grown._replace(value=np.where(grown.left < 0, value, np.float32(0.0)))
             self.trees.append(grown)
 
-    def wants_more(self, output: int) -> NDArray[np.bool_]:
-        """Rows whose attacker looks for small sums of an output."""
-        return self.targets == (1 if self.n_outputs == 1 else output)
+    def _find_gradients(self) -> None:
+        """Each output tells its class from all others; a worst case of the softmax has no form."""
+        for output in range(len(self.margins)):
+            here = slice(output, output + 1)
+            targets = self._wants_more(output).astype(np.int64)
+            logistic_gradients(self.margins[here], targets, self._gradients[here])
 
-    def broken(self) -> FloatArray:
+    def _wants_more(self, output: int) -> NDArray[np.bool_]:
+        """Rows whose attacker looks for small sums of an output."""
+        return self.targets == (1 if len(self._start) == 1 else output)
+
+    def broken(self) -> NDArray[np.bool_]:
         """Whether each row's label may be another one somewhere, as far as the bounds tell."""
-        if self.n_outputs == 1:
+        if len(self._start) == 1:
             return np.where(self.targets == 1, self.margins[0] < 0.0, self.margins[0] >= 0.0)
         rows = np.arange(len(self.targets))
         others = self.margins.copy()
         others[self.targets, rows] = -np.inf
-        return (self.margins[self.targets, rows] <= others.max(axis=0)).astype(np.float64)
+        below: NDArray[np.bool_] = self.margins[self.targets, rows] <= others.max(axis=0)
+        return below
 
-    def _gradients(self) -> FloatArray:
-        """Gradients and hessians of the loss at the worst sums, without weights."""
-        n_rows = len(self.targets)
-        gradients = np.empty((self.n_outputs, n_rows, 2))
-        if self.n_outputs == 1:
-            share = 1.0 / (1.0 + np.exp(-np.clip(self.margins, -500.0, 500.0)))
-            scale = 1.0
-        else:
-            share = np.exp(self.margins - self.margins.max(axis=0))
-            share /= share.sum(axis=0)
-            scale = 2.0
-        is_own = np.stack([self.wants_more(output) for output in range(self.n_outputs)])
-        gradients[:, :, 0] = share - is_own
-        gradients[:, :, 1] = np.maximum(scale * share * (1.0 - share), 1e-6)
-        return gradients
+
+def share_margins(targets: NDArray[np.int64], weights: FloatArray, n_outputs: int) -> FloatArray:
+    """Margins of each class against all others that give every row the shares of the classes."""
+    share = np.bincount(targets, weights, max(n_outputs, 2)) / weights.sum()
+    share = np.clip(share[-n_outputs:], 1e-6, 1.0 - 1e-6)
+    margins: FloatArray = np.log(share) - np.log1p(-share)
+    return margins
 
 
 @dataclass(slots=True)
@@ -115,35 +99,38 @@ class RobustFit:
     trained: TrainedTrees
     n_jobs: int = 1
     node_limit: int = 2000
-    _worst: WorstCases | None = None
-    _known: LeafFit | None = None
-
-    @property
-    def ensemble(self) -> Ensemble:
-        """The structure with the leaves it was grown with."""
-        return to_ensemble(self.trained)
-
-    @property
-    def worst(self) -> WorstCases:
-        """Worst cases of the rows."""
-        if self._worst is None:
-            self._worst = WorstCases(
-                self.ensemble,
-                self.boxes,
-                self.targets,
-                node_limit=self.node_limit,
-                n_jobs=self.n_jobs,
-            )
-        return self._worst
+    objective: float = np.nan
+    _fits: dict[int, tuple[WorstCases, LeafFit | None]] = field(default_factory=dict)
 
     def leaves(self, penalty: float, *, is_trial: bool = False) -> TrainedTrees:
-        """The structure with leaves fitted to its exact worst cases; roughly in a trial."""
-        worst = self.worst
+        """The structure with leaves fitted to its exact worst cases; roughly in a trial.
+
+        With more than two classes, the trees of each are fitted to tell it from all others.
+        """
+        n_outputs, trees = self.trained.n_outputs, list(self.trained.trees)
         rounds, tolerance = (5, 0.03) if is_trial else (12, 0.01)
-        self._known = fit_against_worst_cases(
-            worst, self.weights, penalty, known=self._known, rounds=rounds, tolerance=tolerance
-        )
-        return with_leaves(self.trained, worst.ensemble, worst.leaf_values(self._known.values))
+        self.objective = 0.0
+        for output in range(n_outputs):
+            part, targets = self.trained, self.targets
+            if n_outputs > 1:
+                part = replace(part, trees=part.trees[output::n_outputs], n_outputs=1,
+                               classes=(False, True))  # fmt: skip
+                targets = (targets == output).astype(np.int64)
+            worst, known = self._fits.get(output, (None, None))
+            if worst is None:
+                worst = WorstCases(
+                    to_ensemble(part), self.boxes, targets,
+                    node_limit=self.node_limit, n_jobs=self.n_jobs,
+                )  # fmt: skip
+            known = fit_against_worst_cases(
+                worst, self.weights, penalty, known=known, rounds=rounds, tolerance=tolerance
+            )
+            if n_outputs * self.boxes.rows.size <= _MOST_KEPT:
+                self._fits[output] = worst, known
+            self.objective += known.objective
+            fitted = with_leaves(part, worst.ensemble, worst.leaf_values(known.values))
+            trees[output::n_outputs] = fitted.trees
+        return replace(self.trained, trees=tuple(trees))
 
     def pruned(self, penalty: float) -> TrainedTrees:
         """As `leaves`, without splits that can go and the objective does not rise.
@@ -152,26 +139,25 @@ class RobustFit:
         anew each time, so that what is compared is the best that either structure can do.
         """
         trained = self.leaves(penalty)
-        known, count = self._known, len(trained.trees)
-        assert known is not None  # noqa: S101 - leaves were just fitted
-        objective = known.objective
+        objective, count = self.objective, len(trained.trees)
         for _ in range(_MOST_TRIALS):
             candidates = _removable(trained)
             count = min(count, len(candidates))
             if count == 0:
                 break
             smaller = replace(trained, trees=_without(trained.trees, candidates[:count]))
-            trial = replace(self, trained=smaller, _worst=None, _known=None)
+            trial = replace(self, trained=smaller, _fits={})
             refitted = trial.leaves(penalty)
-            assert trial._known is not None  # noqa: S101 - leaves were just fitted
-            if trial._known.objective <= objective:
-                trained, objective = refitted, trial._known.objective
+            if trial.objective <= objective:
+                trained, objective = refitted, trial.objective
                 count *= 2
             else:
                 count //= 4
         return trained
 
 
+_MOST_KEPT = 1 << 27
+"""Values of rows, for each output, of which worst cases are kept for another fit."""
 _MOST_TRIALS = 24
 """Structures that pruning tries at most."""
 
@@ -201,24 +187,9 @@ def _without(trees: tuple[GrownTree, ...], splits: list[tuple[int, int]]) -> tup
 
 
 def _with_leaves_at(tree: GrownTree, nodes: list[int]) -> GrownTree:
-    left, right, feature = tree.left.copy(), tree.right.copy(), tree.feature.copy()
-    left[nodes] = right[nodes] = feature[nodes] = -1
-    reached = np.zeros(len(left), dtype=bool)
-    reached[0] = True
-    for node in np.flatnonzero(left >= 0):  # parents come before their children
-        reached[left[node]] = reached[right[node]] = reached[node]
-    place = np.append(np.cumsum(reached) - 1, -1).astype(np.int32)  # the last is for "no child"
-    is_leaf = left[reached] < 0
-    return GrownTree(
-        feature=feature[reached],
-        threshold=np.where(is_leaf, np.float32(0.0), tree.threshold[reached]),
-        missing_left=tree.missing_left[reached] & ~is_leaf,
-        left=place[left[reached]],
-        right=place[right[reached]],
-        value=np.where(is_leaf, tree.value[reached], np.float32(0.0)),
-        gain=np.where(is_leaf, np.float32(0.0), tree.gain[reached]),
-        cover=tree.cover[reached],
-    )
+    left, right = tree.left.copy(), tree.right.copy()
+    left[nodes] = right[nodes] = -1
+    return reached_nodes(tree._replace(left=left, right=right))
 
 
 def with_leaves(trained: TrainedTrees, ensemble: Ensemble, leaf_value: FloatArray) -> TrainedTrees:
@@ -260,10 +231,6 @@ def constant_answer(
     trained: TrainedTrees, targets: NDArray[np.int64], weights: FloatArray
 ) -> TrainedTrees:
     """A model that gives every row the label of most rows: a leaf per output."""
-    n_classes = max(trained.n_outputs, 2)
-    share = np.bincount(targets, weights, n_classes) / weights.sum()
-    margin = np.log(np.clip(share, 1e-6, 1.0 - 1e-6))
-    margin = margin[1:] - margin[0] if trained.n_outputs == 1 else margin - margin.mean()
     nothing = np.full(1, -1, dtype=np.int32)
     zero = np.zeros(1, dtype=np.float32)
     trees = tuple(
@@ -272,6 +239,6 @@ def constant_answer(
             right=nothing, value=np.array([value], dtype=np.float32), gain=zero,
             cover=np.array([weights.sum()], dtype=np.float32),
         )
-        for value in margin
+        for value in share_margins(targets, weights, trained.n_outputs)
     )  # fmt: skip
     return replace(trained, trees=trees)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,9 @@ from treeproof.kernels.training.losses import (
     round_to_grid,
     softmax_gradients,
 )
-from treeproof.training.classifier import TrainingRows
 from treeproof.training.growing import Growers, TreeGrower, TreeTask, usable_features
 from treeproof.training.parameters import Sampling
+from treeproof.training.rows import TrainingRows
 
 
 @dataclass(slots=True, eq=False)
@@ -59,11 +59,57 @@ def _repeated(starts: tuple[float, ...], n_rows: int) -> NDArray[np.float32]:
     return np.repeat(np.array(starts, dtype=np.float32)[:, None], n_rows, axis=1)
 
 
-class BoostingRounds:
-    """The state of boosting: margins of the training rows, and what grows trees.
+class Rounds:
+    """What rounds of boosting share: margins, their gradients, and what each round sees.
 
-    The margins start from `starts`, one per output.
+    The margins start from `starts`, one per output; rows of weight 0 are never seen.
     """
+
+    def __init__(
+        self,
+        rows: TrainingRows,
+        sampling: Sampling,
+        starts: tuple[float, ...],
+        usable: NDArray[np.int32],
+    ) -> None:
+        n_rows = len(rows.targets)
+        self.targets, self.weights = rows.targets, rows.weights
+        self.margins = _repeated(starts, n_rows)
+        self._sampling, self._usable = sampling, usable
+        self._gradients = np.empty((len(starts), n_rows, 2))
+
+    def _find_gradients(self) -> None:
+        """Gradients and hessians of every output at the margins, without weights."""
+        if len(self.margins) == 1:
+            logistic_gradients(self.margins, self.targets, self._gradients)
+        else:
+            softmax_gradients(self.margins, self.targets, self._gradients)
+
+    def _round(self, output: int) -> None:
+        """Multiply gradients by weights; on a grid sums are exact, whatever the order of rows."""
+        round_to_grid(self._gradients[output], np.where(self.weights > 0.0, self.weights, 1.0))
+
+    def _taken(self, random: np.random.Generator) -> NDArray[np.bool_]:
+        """Rows of the next round."""
+        seen = self.weights > 0.0
+        if self._sampling.subsample >= 1.0:
+            return seen
+        taken = seen & (random.random(len(seen)) < self._sampling.subsample)
+        if not taken.any():
+            taken[random.choice(np.flatnonzero(seen))] = True
+        return taken
+
+    def _features(self, random: np.random.Generator) -> NDArray[np.int32]:
+        """Features of the next tree."""
+        share, usable = self._sampling.colsample_bytree, self._usable
+        if share >= 1.0 or len(usable) == 0:
+            return usable
+        n_taken = max(1, math.floor(share * len(usable)))
+        return np.sort(random.choice(usable, n_taken, replace=False)).astype(np.int32)
+
+
+class BoostingRounds(Rounds):
+    """Rounds in which rows go where their own values send them."""
 
     def __init__(
         self,
@@ -73,21 +119,16 @@ class BoostingRounds:
         starts: tuple[float, ...],
         growers: Growers,
     ) -> None:
-        n_rows = len(rows.targets)
-        self._table, self._targets, self._weights = table, rows.targets, rows.weights
-        self._sampling, self._growers = sampling, growers
-        self._usable = usable_features(table)
-        self._margins = _repeated(starts, n_rows)
-        self._gradients = np.empty((len(starts), n_rows, 2))
-        self._all_rows = np.arange(n_rows, dtype=np.int32)
+        super().__init__(rows, sampling, starts, usable_features(table))
+        self._table, self._growers = table, growers
 
     def next_round(self, random: np.random.Generator) -> list[GrownTree]:
         """Grow one tree per output and add them to the margins."""
-        if len(self._margins) == 1:
-            logistic_gradients(self._margins, self._targets, self._gradients)
-        else:
-            softmax_gradients(self._margins, self._targets, self._gradients)
-        rows, order, rest = self._sample(random)
+        self._find_gradients()
+        taken, order = self._taken(random), self._table.order
+        rows, rest = (np.flatnonzero(part).astype(np.int32) for part in (taken, ~taken))
+        if len(rest):
+            order = order[taken[order]].reshape(-1, len(rows))
         # Random numbers are drawn before the threads start, so that their order is fixed.
         tasks = [
             TreeTask(
@@ -101,29 +142,11 @@ class BoostingRounds:
         ]
 
         def grown(grower: TreeGrower, output: int) -> GrownTree:
-            task, margins = tasks[output], self._margins[output]
-            round_to_grid(task.gradients, self._weights)
+            task, margins = tasks[output], self.margins[output]
+            self._round(output)
             tree = grower.grow(task, margins)
             if len(rest):
                 add_tree(tree, self._table.values, rest, margins)
             return tree
 
         return self._growers.map(grown, range(len(tasks)))
-
-    def _sample(self, random: np.random.Generator) -> tuple[Any, Any, NDArray[np.int32]]:
-        """Rows of the next round, the same by value, and the rows left out."""
-        if self._sampling.subsample >= 1.0:
-            return self._all_rows, self._table.order, self._all_rows[:0]
-        taken = random.random(len(self._all_rows)) < self._sampling.subsample
-        if not taken.any():
-            taken[random.integers(len(taken))] = True
-        rows = self._all_rows[taken]
-        order = self._table.order[taken[self._table.order]].reshape(-1, len(rows))
-        return rows, order, self._all_rows[~taken]
-
-    def _features(self, random: np.random.Generator) -> NDArray[np.int32]:
-        share, usable = self._sampling.colsample_bytree, self._usable
-        if share >= 1.0 or len(usable) == 0:
-            return usable
-        n_taken = max(1, math.floor(share * len(usable)))
-        return np.sort(random.choice(usable, n_taken, replace=False)).astype(np.int32)

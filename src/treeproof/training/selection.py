@@ -13,14 +13,18 @@ from treeproof.errors import InvalidInput, check_integer
 from treeproof.model.ensemble import Ensemble
 from treeproof.prediction import Model
 from treeproof.training.boosting import RobustGBDTClassifier
-from treeproof.training.classifier import TrainingRows
 from treeproof.training.export import TrainedTrees, to_ensemble
 from treeproof.training.robust_boosting import constant_answer, robust_error
+from treeproof.training.rows import TrainingRows
 
 DEFAULT_GRID: tuple[dict[str, list[Any]], ...] = (
     {"max_depth": [1], "n_estimators": [60], "conflicts": ["drop", "keep"]},
     {"max_depth": [2], "n_estimators": [40], "conflicts": ["drop"]},
     {"max_depth": [3], "n_estimators": [40], "conflicts": ["drop", "keep"]},
+    {
+        "max_depth": [2], "n_estimators": [100], "colsample_bytree": [0.3], "subsample": [0.5],
+        "learning_rate": [0.1], "min_samples_leaf": [5], "conflicts": ["keep"],
+    },
     {
         "max_depth": [4], "n_estimators": [60], "colsample_bytree": [0.3], "learning_rate": [0.05],
         "min_samples_leaf": [3], "conflicts": ["keep"],
@@ -28,7 +32,7 @@ DEFAULT_GRID: tuple[dict[str, list[Any]], ...] = (
 )  # fmt: skip
 """Structures that are tried where no others are given."""
 
-PENALTIES = (5.0, 20.0, 60.0)
+PENALTIES = (2.0, 5.0, 20.0, 60.0)
 """Penalties of leaves that are tried with each structure."""
 
 FEW_ROWS = 1000
@@ -247,8 +251,29 @@ class RobustSearchCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         check_is_fitted(self)
         return self.best_estimator_.to_ensemble()
 
+    def trade_off(self) -> list[dict[str, Any]]:
+        """Candidates that no other one beats in both errors, on held-out rows.
+
+        Returns
+        -------
+        list of dict
+            ``error``, ``robust_error`` and ``params``, by rising plain error; empty parameters are
+            the constant answer.
+        """
+        check_is_fitted(self)
+        found = self.cv_results_
+        front: list[dict[str, Any]] = []
+        for place in np.lexsort((found["robust_error"], found["error"])):
+            robust = float(found["robust_error"][place])
+            if not front or robust < front[-1]["robust_error"]:
+                error, params = float(found["error"][place]), found["params"][place]
+                front.append({"error": error, "robust_error": robust, "params": params})
+        return front
+
     def plot_trade_off(self, ax: Any = None) -> Any:
         """Draw plain error against robust error of all candidates, on held-out rows.
+
+        A line joins those of `trade_off`.
 
         Parameters
         ----------
@@ -270,6 +295,9 @@ class RobustSearchCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         plain, robust = self.cv_results_["error"], self.cv_results_["robust_error"]
         ax.scatter(plain[:-1], robust[:-1], label="candidates")
         ax.scatter(plain[-1:], robust[-1:], marker="s", label="constant answer")
+        front = self.trade_off()
+        ends = ([part[name] for part in front] for name in ("error", "robust_error"))
+        ax.plot(*ends, linewidth=0.8, label="beaten by no other in both")
         ax.axhline(self.best_score_, linewidth=0.8, linestyle="--", label="chosen")
         ax.set_xlabel("error")
         ax.set_ylabel("robust error, exact")

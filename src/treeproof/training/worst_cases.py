@@ -9,17 +9,16 @@ from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget
 from treeproof.engines.pair_cells import PairCells
-from treeproof.engines.properties import aim_of, boxes_of, forest_of, limits_of
+from treeproof.engines.properties import aim_of, boxes_of, forest_of, limits_of, search_boxes
 from treeproof.errors import UnsupportedModel
-from treeproof.kernels.core.plain import turns
+from treeproof.kernels.exact.pair_judge import Aim
 from treeproof.kernels.exact.pairs import PairForest
-from treeproof.kernels.exact.property import PairBatch, PairColumns, solve_pairs
+from treeproof.kernels.exact.property import PairBatch, PairColumns
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.evaluate import leaf_rows
 from treeproof.model.joined import one_model
-from treeproof.prediction import in_slices, thread_count
+from treeproof.query.boxes import RowBoxes
 from treeproof.query.pairs import PairQuestion, Ranges
-from treeproof.training.boxes import RowBoxes
 from treeproof.training.reached import Gains, ReachedLeaves
 
 FloatArray = NDArray[np.float64]
@@ -291,36 +290,21 @@ class WorstCases:
 
         Limits rise; rows of one call share the smallest one, for which they look a little too far.
         """
-        n_rows, n_columns = len(rows), self._low.shape[1]
-        columns = PairColumns(
-            status=np.zeros(n_rows, dtype=np.int64),
-            value=np.zeros(n_rows),
-            upper=np.zeros(n_rows),
-            is_found=np.zeros(n_rows, dtype=bool),
-            cells=np.zeros((n_rows, n_columns), dtype=np.int32),
-            counts=np.zeros((n_rows, 4), dtype=np.int64),
-            slack=np.zeros(n_rows),
-            seconds=np.zeros(n_rows),
+
+        def aim_at(first: int) -> Aim:
+            if limits is None:
+                return aim_of(question, gap, 0.0)
+            limit = float(limits[first])
+            return aim_of(replace(question, limit=limit, ends_when="below"), gap, 0.0)
+
+        return search_boxes(
+            forest,
+            aim_at,
+            PairBatch(self._low[rows], self._high[rows], self._nearest[rows]),
+            self._limits,
+            at_once=_ROWS_PER_CALL if limits is None else _LIMITS_PER_CALL,
+            n_jobs=self.n_jobs,
         )
-        low, high, nearest = (side[rows] for side in (self._low, self._high, self._nearest))
-
-        def search(part: slice) -> None:
-            asked = question
-            if limits is not None:
-                limit = float(limits[part.start])
-                asked = replace(question, limit=limit, ends_when="below")
-            for some in turns(solve_pairs, part):
-                solve_pairs(
-                    forest,
-                    aim_of(asked, gap, 0.0),
-                    PairBatch(low[some].copy(), high[some].copy(), nearest[some].copy()),
-                    self._limits,
-                    PairColumns(*(column[some] for column in columns)),
-                )
-
-        step = _ROWS_PER_CALL if limits is None else _LIMITS_PER_CALL
-        in_slices(range(0, n_rows, step), thread_count(self.n_jobs), search)
-        return columns
 
     def _cuts(
         self, rows: NDArray[np.intp], cells: NDArray[np.int32], rivals: NDArray[np.intp]

@@ -13,8 +13,8 @@ from treeproof.engines.spaces import rank_space
 from treeproof.kernels.core import leaves
 from treeproof.kernels.core.cells import CellBox, Region, cells_of_box
 from treeproof.kernels.core.emulation import Forest
+from treeproof.kernels.exact.balls import ball_cells
 from treeproof.kernels.exact.initial_radius import LEAST, PRECISION, eq6_radius
-from treeproof.kernels.exact.row import ball_cells
 from treeproof.query.constraints import LABEL_CHANGES
 
 ball_cells, sum_of_best = called(ball_cells), called(leaves.best_sum)

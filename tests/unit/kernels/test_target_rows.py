@@ -1,13 +1,13 @@
 """Rows of targets, from what earlier turns found about them."""
 
 import numpy as np
+import pytest
 
 from treeproof.engines.base import Budget
 from treeproof.engines.batches import BatchSearch
 from treeproof.engines.exact import limits_of
 from treeproof.kernels.core.status import PROVED
-from treeproof.kernels.exact.row import FirstGuess
-from treeproof.kernels.exact.target_rows import solve_targets
+from treeproof.kernels.exact.row import FirstGuess, solve_targets
 from treeproof.model import evaluate
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
@@ -52,11 +52,16 @@ def two_ways() -> Query:
     return resolve_query(ensemble, rows, sums, None, LInf(), goal=AvoidsTarget(1))
 
 
-def test_a_lower_bound_does_not_say_that_nothing_attains_it():
+@pytest.mark.parametrize("turn", ["first", "later"])
+def test_a_lower_bound_does_not_say_that_nothing_attains_it(turn):
     # The untargeted radius is such a bound; a first witness below 0.25 only approaches it.
     query = two_ways()
     search = BatchSearch(query, asks_radius=True)
     search.columns.lower[:] = 0.25
+    if turn == "later":
+        search.columns.upper[:] = 0.25
+        search.columns.is_open[:] = True
+        search.columns.witness[:] = [np.nextafter(0.25, 0.0), 0.5, 0.5]
     search.run(solve_targets, FirstGuess(0.0, 1.2), limits_of(query, Budget()))
     assert search.columns.status[0] == PROVED
     assert search.columns.lower[0] == search.columns.upper[0] == 0.25

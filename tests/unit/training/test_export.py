@@ -102,3 +102,30 @@ def test_files_need_no_xgboost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     model.save_xgboost(tmp_path / "model.json")
     with pytest.raises(BackendMissing, match="pip install"):
         model.to_xgboost()
+
+
+@pytest.mark.parametrize(
+    "names", [[0, 1], ["no", "yes"], [0, 1, 2], ["a", "b", "c"], [False, True]]
+)
+@pytest.mark.parametrize("eps", [0.0, 0.1])
+def test_the_onnx_model_has_the_same_labels_and_probabilities(
+    names: list[Any], eps: float, tmp_path: Path
+) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    random = np.random.default_rng(0)
+    X = random.random((120, 4)).astype(np.float32)
+    y = np.array(names)[np.digitize(X[:, 0] + 0.2 * X[:, 1], [0.4, 0.8][: len(names) - 1])]
+    X[random.random(X.shape) < 0.1] = np.nan
+    model = RobustGBDTClassifier(eps=eps, n_estimators=5, max_depth=3).fit(X, y)
+    path = tmp_path / "model.onnx"
+    model.save_onnx(path)
+    session = onnxruntime.InferenceSession(path)
+    labels, probabilities = session.run(None, {"X": X})
+    expected = model.predict(X)
+    if isinstance(names[0], bool):  # ONNX knows whole numbers and texts
+        expected = np.searchsorted(model.classes_, expected)
+    np.testing.assert_array_equal(labels, expected)
+    np.testing.assert_allclose(probabilities, model.predict_proba(X), atol=1e-6)
+    loaded = treeproof.load(path)
+    assert "bit-equal" in loaded.ensemble.provenance.self_test
+    np.testing.assert_array_equal(loaded.predict(X), expected)

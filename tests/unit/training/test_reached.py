@@ -11,8 +11,8 @@ import xgboost
 import treeproof as tp
 from tests import modes
 from treeproof.model.evaluate import leaf_rows
+from treeproof.query.boxes import boxes_around
 from treeproof.training import RobustGBDTClassifier
-from treeproof.training.boxes import boxes_around
 from treeproof.training.worst_cases import WorstCases
 
 

@@ -3,6 +3,7 @@
 import itertools
 from typing import Any
 
+import catboost
 import lightgbm
 import numpy as np
 import pandas as pd
@@ -19,9 +20,11 @@ from sklearn.ensemble import (
 from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
-from treeproof.kernels.training.attacked import AttackedSettings
+from treeproof.kernels.training.growth import GrowthSettings
 from treeproof.kernels.training.leaf_fit import KnownCuts, fit_leaves
 from treeproof.kernels.training.losses import GrownTree
+from treeproof.query.boxes import RowBoxes, boxes_around
+from treeproof.query.conflicts import find_conflicts
 from treeproof.training import (
     RobustGBDTClassifier,
     RobustRandomForestClassifier,
@@ -30,12 +33,10 @@ from treeproof.training import (
     robust_refit,
 )
 from treeproof.training.attacked import AttackedTable
-from treeproof.training.boxes import RowBoxes, boxes_around
-from treeproof.training.conflicts import find_conflicts
 from treeproof.training.refit import fit_against_worst_cases, measure
 from treeproof.training.worst_cases import WorstCases
 
-SETTINGS = AttackedSettings(
+SETTINGS = GrowthSettings(
     reg_lambda=1.0, gamma=0.0, min_child_weight=0.0, min_samples_leaf=1, learning_rate=1.0,
     max_depth=4, features_per_node=10**9, seed=0,
 )  # fmt: skip
@@ -91,15 +92,8 @@ def can_reach(boxes: RowBoxes, ranges: Any, missing: Any) -> np.ndarray:
     return reached
 
 
-@pytest.mark.parametrize("has_missing", [False, True])
-@pytest.mark.parametrize("seed", range(4))
-def test_a_row_counts_in_every_leaf_that_it_can_be_put_into(seed: int, has_missing: bool) -> None:
-    X, y = problem(seed)
-    random = np.random.default_rng(seed)
-    if has_missing:
-        X[random.random(X.shape) < 0.2] = np.nan
-    boxes = boxes_around(X, tp.LInf(0.125, below=[1, 0, 1], frozen=[2]))
-    table = AttackedTable.of(boxes, 256)
+def check_counts(boxes: RowBoxes, table: AttackedTable, y: np.ndarray) -> None:
+    """Grow a tree, and compare counts and worst leaves with every leaf of every row."""
     gradients = np.stack([0.5 - y, np.full(len(y), 0.25)], axis=1)
     grown, tree = table.grow(
         gradients, np.ones(len(y)), SETTINGS, np.arange(len(y), dtype=np.int32), table.usable
@@ -114,6 +108,30 @@ def test_a_row_counts_in_every_leaf_that_it_can_be_put_into(seed: int, has_missi
         expected[reached & (y == 1)] = np.minimum(expected[reached & (y == 1)], grown.value[node])
         expected[reached & (y == 0)] = np.maximum(expected[reached & (y == 0)], grown.value[node])
     np.testing.assert_array_equal(worst, expected)
+
+
+@pytest.mark.parametrize("has_missing", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_row_counts_in_every_leaf_that_it_can_be_put_into(seed: int, has_missing: bool) -> None:
+    X, y = problem(seed)
+    random = np.random.default_rng(seed)
+    if has_missing:
+        X[random.random(X.shape) < 0.2] = np.nan
+    boxes = boxes_around(X, tp.LInf(0.125, below=[1, 0, 1], frozen=[2]))
+    check_counts(boxes, AttackedTable.of(boxes, 256), y)
+
+
+def test_a_row_that_counts_on_one_side_only_is_noticed() -> None:
+    X, y = problem(0)
+    boxes = boxes_around(X, tp.LInf(0.125))
+    table = AttackedTable.of(boxes, 256)
+    planted = table.codes.copy()
+    # Rows that can cross go where their own values send them, as if they could not.
+    for feature, cuts in enumerate(table.cuts):
+        planted[feature] = np.searchsorted(cuts, X[:, feature], side="right")[:, None]
+    assert (planted != table.codes).any()
+    with pytest.raises(AssertionError):
+        check_counts(boxes, AttackedTable(table.cuts, planted), y)
 
 
 def best_attacked_split(boxes: RowBoxes, y: np.ndarray, reg_lambda: float) -> float:
@@ -269,6 +287,7 @@ MODELS = [
     RandomForestClassifier(10, max_depth=4, random_state=0),
     ExtraTreesClassifier(10, max_depth=4, random_state=0),
     DecisionTreeClassifier(max_depth=4, random_state=0),
+    catboost.CatBoostClassifier(iterations=10, depth=3, verbose=False, allow_writing_files=False),
     GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0),
     HistGradientBoostingClassifier(max_iter=10, max_depth=3, min_samples_leaf=5),
     RobustGBDTClassifier(n_estimators=10, max_depth=3),
@@ -287,7 +306,7 @@ def test_a_refitted_model_is_safer_and_stays_one_of_its_library(model: Any, n_cl
     assert tp.load(model).fingerprint == before.fingerprint
     if not isinstance(model, RobustGBDTClassifier):
         assert "bit-equal" in after.ensemble.provenance.self_test
-    np.testing.assert_array_equal(after.predict(X), again.predict(X))
+    np.testing.assert_array_equal(after.predict(X), np.ravel(again.predict(X)))
 
     def loss(ensemble: Any) -> float:
         worst = WorstCases(ensemble, boxes_around(X, tp.LInf(0.1)), y)
@@ -443,6 +462,14 @@ def test_the_search_chooses_by_held_out_rows_and_says_what_it_saw() -> None:
     again = RobustSearchCV(RobustGBDTClassifier(eps=0.05), **options).fit(X, y)
     assert again.to_ensemble().fingerprint == search.to_ensemble().fingerprint
     assert search.predict_proba(X).shape == (150, 2)
+    front = search.trade_off()
+    for part in front:
+        better = (results["error"] <= part["error"]) & (
+            results["robust_error"] <= part["robust_error"]
+        )
+        same = results["robust_error"][better] == part["robust_error"]
+        assert np.all(same & (results["error"][better] == part["error"]))
+    assert front[-1]["robust_error"] == search.best_score_
     axes = search.plot_trade_off()
     assert axes.get_ylabel() == "robust error, exact"
 
@@ -473,7 +500,7 @@ ROWS, LABELS = problem(0)
             lambda: RobustGBDTClassifier(eps=0.1, frozen_features=["age"]).fit(ROWS, LABELS),
             "frozen_features",
         ),
-        (lambda: RobustGBDTClassifier(perturbation=tp.L1(1.0)).fit(ROWS, LABELS), "LInf"),
+        (lambda: RobustGBDTClassifier(perturbation=tp.L1()).fit(ROWS, LABELS), "radius"),
         (
             lambda: RobustGBDTClassifier(eps=1.0, perturbation=tp.LInf(1.0)).fit(ROWS, LABELS),
             "'perturbation'",

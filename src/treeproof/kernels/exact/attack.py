@@ -14,6 +14,13 @@ from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import BROKEN
 from treeproof.kernels.core.leaves import restrict
 from treeproof.kernels.core.status import NODE_LIMIT, TIME_LIMIT, UNDECIDED
+from treeproof.kernels.exact.balls import (
+    ball_cells,
+    base_and_floor,
+    covers_everything,
+    first_step,
+    is_excluded_by_eq6,
+)
 from treeproof.kernels.exact.dual import enter_box, new_state, sweep
 from treeproof.kernels.exact.initial_radius import order_alternatives
 from treeproof.kernels.exact.nodes import new_stack, pop, push
@@ -40,15 +47,7 @@ from treeproof.kernels.exact.problem import (
     SLOT,
     build_problem,
 )
-from treeproof.kernels.exact.row import (
-    ball_cells,
-    base_and_floor,
-    claim_of,
-    covers_everything,
-    first_step,
-    is_excluded_by_eq6,
-    write_columns,
-)
+from treeproof.kernels.exact.row import claim_of, write_columns
 from treeproof.kernels.exact.search import Budget, judge_point, new_judge
 
 DECODED_AFTER = (1, 4, 12)

@@ -21,8 +21,8 @@ from treeproof.kernels.exact.problem import (
     LEAF_START,
     LOW,
     TREE,
-    Problem,
     new_conditions,
+    of_conditions,
 )
 
 LEAST = 2.0**-20
@@ -65,11 +65,7 @@ def with_conditions(problem, forest, claim, leaves, box, room):
         table.terms[number, BASE] -= floor
         # Sound: covers the rounding of the difference, and of the weighted sums of these terms.
         table.terms[number, GROSS] = (n_conditions + 3) * (gross + abs(floor))
-    return Problem(
-        problem.terms, problem.n_trees, problem.n_slots, problem.n_factors, problem.n_pairs,
-        problem.slots, problem.cells, problem.unary, problem.factors, problem.leaf_gain,
-        problem.pairs, problem.segments, problem.entries, problem.slot_pair, table,
-    )  # fmt: skip
+    return of_conditions(problem, table)
 
 
 @noalloc_kernel

@@ -35,6 +35,7 @@ from treeproof.kernels.core.status import (
     PROVED,
     TIME_LIMIT,
 )
+from treeproof.kernels.exact.balls import ball_cells, drop_reached
 from treeproof.kernels.exact.judging import (
     Division,
     is_nearer,
@@ -75,7 +76,6 @@ from treeproof.kernels.exact.piece_graph import (
     new_state,
 )
 from treeproof.kernels.exact.primal import NODES
-from treeproof.kernels.exact.row import ball_cells, drop_reached
 
 
 @noalloc_kernel

@@ -10,22 +10,19 @@ from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.leaves import restrict
 from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.kernels.exact.balls import (
+    SMALLEST_START,
+    ball_cells,
+    base_and_floor,
+    covers_everything,
+    drop_reached,
+    is_excluded_by_eq6,
+)
 from treeproof.kernels.exact.forest_cliques import before, final_status, nearest_clique
 from treeproof.kernels.exact.initial_radius import order_alternatives
 from treeproof.kernels.exact.piece_walks import approach_by_pieces
 from treeproof.kernels.exact.primal import NODES, RESTRICTIONS
-from treeproof.kernels.exact.row import (
-    SMALLEST_START,
-    ball_cells,
-    base_and_floor,
-    claim_of,
-    covers_everything,
-    drop_reached,
-    is_excluded_by_eq6,
-    known_about,
-    status_of_turn,
-    write_columns,
-)
+from treeproof.kernels.exact.row import claim_of, known_about, status_of_turn, write_columns
 from treeproof.kernels.exact.search import Budget, new_judge
 from treeproof.kernels.exact.walks import COARSE, attack, new_walk
 

@@ -153,6 +153,18 @@ def ball_objective(problem, space, region, box, need, floor, n_conditions, found
     )  # fmt: skip
 
 
+@inner_kernel
+def free_objective(problem, need, floor, n_conditions, found):
+    """What is sought where nothing costs anything: any point that reaches the need."""
+    n_cells = len(problem.unary)
+    costs = np.zeros(n_cells, dtype=np.float64), np.zeros((n_cells, 2), dtype=np.int32), 0.0
+    return new_objective(
+        problem, nearest_of(np.bool_(True), np.inf, found.is_open), need, floor,
+        (n_conditions, np.int64(0)), costs, np.empty(0, dtype=np.int32),
+        Elsewhere(0.0, 0.0, np.int64(0)), found,
+    )  # fmt: skip
+
+
 @noalloc_kernel
 def measure_cells(problem, space, region, box, cost, atoms):
     """Fill in the cost of every cell: the radius at which a ball reaches it; 0 in a box.

@@ -109,7 +109,7 @@ def record_priced_way(forest, claim, atoms, prices, tape, limits, deadline):
         set_cost_weight(problem, state, objective, price)
     budget = Budget(limits.nodes, limits.memory_bytes, deadline)
     judge_of = priced_judge(forest, claim, prices, kept, found)
-    return record_problem(problem, state, objective, recorder, judge_of, tape, floor, budget)
+    return record_problem(problem, state, objective, recorder, judge_of, None, tape, floor, budget)
 
 
 @kernel

@@ -13,6 +13,7 @@ from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, kernel
 from treeproof.kernels.core.emulation import Forest
 from treeproof.kernels.core.leaves import restrict_to
 from treeproof.kernels.core.status import FOUND, NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
+from treeproof.kernels.exact.balls import base_and_floor, is_excluded_by_eq6
 from treeproof.kernels.exact.change_sets import (
     ANY,
     CHANGES,
@@ -53,16 +54,11 @@ from treeproof.kernels.exact.problem import (
     GROSS,
     HIGH,
     LOW,
-    Problem,
     build_problem,
     new_conditions,
+    of_conditions,
 )
-from treeproof.kernels.exact.row import (
-    Alternatives,
-    base_and_floor,
-    claim_of,
-    is_excluded_by_eq6,
-)
+from treeproof.kernels.exact.row import Alternatives, claim_of
 from treeproof.kernels.exact.search import LARGE, Budget, Parts, new_judge, search
 
 FIRST_WEIGHT = 0.6
@@ -254,11 +250,7 @@ def with_limits(problem, cost, limit):
         table.terms[number, BASE] = limit[place]
         table.terms[number, GROSS] = (n_conditions + 3) * most
         table.weight[number] = 0.0
-    return Problem(
-        problem.terms, problem.n_trees, problem.n_slots, problem.n_factors, problem.n_pairs,
-        problem.slots, problem.cells, problem.unary, problem.factors, problem.leaf_gain,
-        problem.pairs, problem.segments, problem.entries, problem.slot_pair, table,
-    )  # fmt: skip
+    return of_conditions(problem, table)
 
 
 @inner_kernel
@@ -445,8 +437,8 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget, w
     is_narrow = np.bool_(not has_conditions and MANY * len(leaves.feature) <= len(problem.entries))
     status, parts = search(
         problem, state, objective, new_narrow(problem, is_narrow),
-        priced_judge(forest, claim, prices, kept, found), kept, parts, (is_quick, is_part),
-        (limit, work), budget,
+        priced_judge(forest, claim, prices, kept, found), None, None, kept, parts,
+        (is_quick, is_part), (limit, work), budget,
     )  # fmt: skip
     done = np.float64(found.counts[SWEEPS] - sweeps) * max(len(problem.entries), LARGE)
     return status, done, parts

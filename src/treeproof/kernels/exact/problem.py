@@ -347,6 +347,16 @@ def build_problem(base, leaves, box):
 
 
 @inner_kernel
+def of_conditions(problem, table):
+    """The problem of several conditions, whose sum its terms are once weights are applied."""
+    return Problem(
+        problem.terms, problem.n_trees, problem.n_slots, problem.n_factors, problem.n_pairs,
+        problem.slots, problem.cells, problem.unary, problem.factors, problem.leaf_gain,
+        problem.pairs, problem.segments, problem.entries, problem.slot_pair, table,
+    )  # fmt: skip
+
+
+@inner_kernel
 def index_pairs(n_slots, n_pairs, slots, pairs):
     """List the pairs of each slot; fills PAIR_START of the slots."""
     for pair in range(n_pairs):

@@ -11,7 +11,7 @@ import numpy as np
 
 from treeproof.kernels.core.arithmetic import ldexp
 from treeproof.kernels.core.arrays import copy_into, sorted_order
-from treeproof.kernels.core.cells import new_box, new_region
+from treeproof.kernels.core.cells import CellBox, new_box, new_region
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN, judge
@@ -22,8 +22,9 @@ from treeproof.kernels.core.status import (
     NODE_LIMIT,
     PROVED,
     TIME_LIMIT,
+    UNDECIDED,
 )
-from treeproof.kernels.exact.branching import choose_branch, choose_jump, eliminate
+from treeproof.kernels.exact.branching import eliminate
 from treeproof.kernels.exact.conditions import (
     apply_weights,
     weigh,
@@ -39,8 +40,8 @@ from treeproof.kernels.exact.judging import (
     new_division,
 )
 from treeproof.kernels.exact.nodes import new_stack, pop, push_part, with_room
-from treeproof.kernels.exact.objective import LIMIT, cheapest_point, cost_of_slots
-from treeproof.kernels.exact.optimum import free_objective
+from treeproof.kernels.exact.objective import LIMIT, cheapest_point, cost_of_slots, free_objective
+from treeproof.kernels.exact.pair_judge import PairJudge, is_worthless, relate, split_relation
 from treeproof.kernels.exact.primal import new_found
 from treeproof.kernels.exact.problem import (
     BASE,
@@ -54,7 +55,7 @@ from treeproof.kernels.exact.problem import (
     build_problem,
 )
 from treeproof.kernels.exact.row import claim_of
-from treeproof.kernels.exact.search import Budget, judge_point, new_judge
+from treeproof.kernels.exact.search import Budget, choose_cut, judge_point, new_judge
 
 PLAIN, LAMBDA, SPLIT, TRIM, EXACT, WEIGHTS = 80, 76, 83, 84, 69, 87
 COST_WEIGHT, DEAR, NOTHING = 65, 68, 78
@@ -94,7 +95,6 @@ class Recorder(NamedTuple):
     before: np.ndarray  # (n_slots, 2) int32; box before trimming
     box: np.ndarray  # (n_slots, 2) int32; as the reader knows it, see `note_box`
     exponent: np.ndarray  # (1,) int64; multipliers are multiples of 2**exponent
-    scale: np.ndarray  # (1,) int64; the reader's multipliers are larger, times 2**scale
     least: int  # smallest exponent that may be used
 
 
@@ -141,7 +141,6 @@ def new_recorder(problem, n_features, least):
         np.zeros(len(problem.segments), dtype=np.float64),
         np.zeros((problem.n_slots, 2), dtype=np.int32),
         np.zeros((problem.n_slots, 2), dtype=np.int32),
-        np.zeros(1, dtype=np.int64),
         np.zeros(1, dtype=np.int64),
         least,
     )
@@ -201,7 +200,7 @@ def put_multipliers(problem, state, recorder, tape, n_bytes):
     """
     exponent = recorder.exponent[0]
     tape = with_bytes(tape, 3 + n_bytes * len(state.multiplier))
-    put(tape, exponent + recorder.scale[0], 2)
+    put(tape, exponent, 2)
     put(tape, n_bytes, 1)
     for index in range(problem.n_pairs):
         pair = recorder.order[index]
@@ -433,11 +432,49 @@ def record_tuples(problem, state, judge_of, tape, most):
     return n_nodes, tape
 
 
+class PairProof(NamedTuple):
+    """What is to be proved about pairs, beside their gains."""
+
+    judge: PairJudge
+    box: CellBox  # of the problem
+    may_gain_nothing: bool  # boxes in which no pair of leaves gains anything are closed by that
+    has_points: bool  # the reader's sums settle boxes with one pair of leaves in every tree
+
+
 @inner_kernel
-def record_problem(problem, state, objective, recorder, judge_of, tape, floor, budget):
+def gains_nothing_in(pairs, problem, state):
+    """Whether the state's box is closed by that no pair of leaves gains anything in it."""
+    return pairs.may_gain_nothing and is_worthless(problem, state, pairs.judge, pairs.box)
+
+
+@noalloc_kernel
+def cut_unrelated(problem, state, recorder, pairs):
+    """Where to split cells off that go with no cell of their copy; slot -1 if there are none.
+
+    What is split off has no step of the staircase left, which closes it, and so has a box in which
+    no cells go together at all. Sweeps would give a segment without a step a multiplier beyond all
+    numbers of a proof.
+    """
+    box, before = state.box, recorder.before
+    for slot in range(problem.n_slots):
+        before[slot, LOW], before[slot, HIGH] = box[slot, LOW], box[slot, HIGH]
+    has_pairs = relate(pairs.judge, problem, state)
+    found, cell = np.int64(-1), np.int64(0)
+    for slot in range(problem.n_slots):
+        if has_pairs and box[slot, LOW] > before[slot, LOW]:
+            found, cell = np.int64(slot), np.int64(box[slot, LOW] - 1)
+        elif has_pairs and box[slot, HIGH] < before[slot, HIGH]:
+            found, cell = np.int64(slot), np.int64(box[slot, HIGH])
+        box[slot, LOW], box[slot, HIGH] = before[slot, LOW], before[slot, HIGH]
+    return found, cell
+
+
+@inner_kernel
+def record_problem(problem, state, objective, recorder, judge_of, pairs, tape, floor, budget):
     """Prove that nothing that is sought reaches the floor, and write the proof down.
 
     objective  Objective, of whose costs only limits count: those of balls and boxes cost nothing
+    pairs      PairProof or None  instead of a judge, where points are pairs of rows
 
     Returns PROVED, or the limit that was reached, and the tape with the nodes of the proof in
     preorder, left parts first.
@@ -456,11 +493,18 @@ def record_problem(problem, state, objective, recorder, judge_of, tape, floor, b
         note_box(problem, state, recorder)
         is_open = False
         gap = 0.0
-        n_bytes = close_box(problem, state, objective, recorder, floor)
-        if n_bytes < 0:
+        slot, cell = np.int64(-1), np.int64(0)
+        n_bytes = 0
+        is_idle = pairs is not None and gains_nothing_in(pairs, problem, state)
+        if pairs is not None and not is_idle:
+            slot, cell = cut_unrelated(problem, state, recorder, pairs)
+            is_open = slot >= 0
+        if not is_idle and not is_open:
+            n_bytes = close_box(problem, state, objective, recorder, floor)
+        if is_idle or n_bytes < 0:
             tape = with_bytes(tape, 1)
-            put(tape, DEAR, 1)
-        else:
+            put(tape, NOTHING if is_idle else DEAR, 1)
+        elif not is_open:
             tape = put_weights(state, objective, recorder, tape)
             if n_bytes > 0:
                 tape = with_bytes(tape, 1)
@@ -470,22 +514,30 @@ def record_problem(problem, state, objective, recorder, judge_of, tape, floor, b
                 n_trimmed, is_open, gap = trim(problem, state, recorder, floor)
                 if n_trimmed > 0:
                     tape = put_trims(problem, state, recorder, tape, n_trimmed)
+                if pairs is not None and is_open and gains_nothing_in(pairs, problem, state):
+                    is_open = False
+                    tape = with_bytes(tape, 1)
+                    put(tape, NOTHING, 1)
         if is_open:
-            slot, cell = np.int64(-1), np.int64(0)
-            if not objective.measure.is_max:
-                limit = objective.live[LIMIT]
-                slot, cell = choose_jump(problem, state, objective.cost, limit, gap)
             if slot < 0:
-                slot, cell = choose_branch(problem, state, gap)
+                slot, cell = choose_cut(problem, state, objective, None, gap)
+            if pairs is not None and slot < 0:
+                slot, cell = split_relation(pairs.judge, problem, state)
             if slot < 0:
                 is_open = False
-                most = min(budget.nodes - n_nodes + 1, MOST_PARTS)
-                status, n_written, tape = record_point(
-                    problem, state, objective, recorder, judge_of, tape, most
-                )
-                if status != PROVED:
-                    return status, tape
-                n_nodes += n_written - 1
+                if pairs is not None:
+                    if not pairs.has_points:
+                        return UNDECIDED, tape
+                    tape = with_bytes(tape, 1)
+                    put(tape, EXACT, 1)
+                if judge_of is not None:
+                    most = min(budget.nodes - n_nodes + 1, MOST_PARTS)
+                    status, n_written, tape = record_point(
+                        problem, state, objective, recorder, judge_of, tape, most
+                    )
+                    if status != PROVED:
+                        return status, tape
+                    n_nodes += n_written - 1
             else:
                 tape = with_bytes(tape, 9)
                 put(tape, SPLIT, 1)
@@ -568,6 +620,13 @@ def restricted(forest, alternatives, number, row, box, least_exponent):
 
 
 @inner_kernel
+def record_objective(problem):
+    """Of what is recorded only conditions count: nothing costs anything, no point is sought."""
+    n_conditions = np.int64(len(problem.conditions.weight))
+    return free_objective(problem, np.inf, 0.0, n_conditions, new_found(0))
+
+
+@inner_kernel
 def record_alternative(judge_of, alternatives, number, tape, limits, deadline):
     """Record the proof that an alternative happens nowhere in a box; see `record_problem`."""
     forest, claim, box = judge_of.forest, judge_of.claim, judge_of.box
@@ -593,8 +652,8 @@ def record_alternative(judge_of, alternatives, number, tape, limits, deadline):
         note_conditions(recorder, problem, forest.trees, claim.conditions)
     budget = Budget(limits.nodes, limits.memory_bytes, deadline)
     return record_problem(
-        problem, new_state(problem), free_objective(problem), recorder, judge_of, tape, floor,
-        budget,
+        problem, new_state(problem), record_objective(problem), recorder, judge_of, None, tape,
+        floor, budget,
     )  # fmt: skip
 
 

@@ -11,19 +11,20 @@ from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.leaves import combination_up
-from treeproof.kernels.core.status import NEAR_TIE, PROVED
+from treeproof.kernels.core.status import FOUND, NEAR_TIE, PROVED
+from treeproof.kernels.exact.conditions import weigh
+from treeproof.kernels.exact.dual import new_state
 from treeproof.kernels.exact.frontier import new_frontier, take
-from treeproof.kernels.exact.open_boxes import top_bound
+from treeproof.kernels.exact.objective import free_objective
+from treeproof.kernels.exact.open_boxes import new_open_boxes, top_bound
 from treeproof.kernels.exact.optimum import (
     BELOW,
     DECIDED,
-    VALUE,
-    PairJudge,
-    Parts,
     floor_of,
     maximise,
     new_best,
 )
+from treeproof.kernels.exact.pair_judge import VALUE, PairJudge
 from treeproof.kernels.exact.pairs import (
     PairForest,
     gains_nothing,
@@ -31,8 +32,16 @@ from treeproof.kernels.exact.pairs import (
     rounding_slack,
     with_relations,
 )
-from treeproof.kernels.exact.problem import BASE, FEATURE, GROSS, build_problem
-from treeproof.kernels.exact.search import Budget
+from treeproof.kernels.exact.primal import RESTRICTIONS, new_found
+from treeproof.kernels.exact.problem import (
+    BASE,
+    FEATURE,
+    GROSS,
+    build_problem,
+    new_conditions,
+    of_conditions,
+)
+from treeproof.kernels.exact.search import Budget, search
 
 FAR = 0.35
 """Part of the way from the value to the first bound of what has shrunk; what is above is far."""
@@ -127,7 +136,7 @@ def linked_slots(problem, copies):
 
 @inner_kernel
 def build_pair(forest, aim, box, leaves, slack):
-    """The problem of a box, and its parts where two needs are mixed."""
+    """The problem of a box; of two needs it has the gains as conditions."""
     copies = forest.copies
     n_relations = 0
     for feature in range(len(copies.column)):
@@ -139,32 +148,45 @@ def build_pair(forest, aim, box, leaves, slack):
     offset = n_relations * bonus
     if aim.mode == VALUE:
         joint = with_relations(leaves, copies, box, bonus, 1.0, 1.0)
-        problem = build_problem(aim.offset - offset, joint, box)
-        nothing = np.empty((2, 0), dtype=np.float64)
-        return problem, Parts(nothing, nothing, nothing[0], nothing[0])
-    one = build_problem(
-        start_gain(aim.first, forest.first.semantics.start, aim.need[0], slack[0]) - offset,
-        with_relations(leaves, copies, box, bonus, 1.0, 0.0),
-        box,
-    )
-    other = build_problem(
-        start_gain(aim.second, forest.second.semantics.start, aim.need[1], slack[1]) - offset,
-        with_relations(leaves, copies, box, bonus, 0.0, 1.0),
-        box,
-    )
-    parts = Parts(
-        np.empty((2, len(one.leaf_gain)), dtype=np.float64),
-        np.empty((2, len(one.unary)), dtype=np.float64),
-        np.empty(2, dtype=np.float64),
-        np.empty(2, dtype=np.float64),
-    )
-    copy_into(parts.leaf_gain[0], one.leaf_gain)
-    copy_into(parts.leaf_gain[1], other.leaf_gain)
-    copy_into(parts.unary[0], one.unary)
-    copy_into(parts.unary[1], other.unary)
-    parts.base[0], parts.base[1] = one.terms[BASE], other.terms[BASE]
-    parts.gross[0], parts.gross[1] = one.terms[GROSS], other.terms[GROSS]
-    return one, parts
+        return build_problem(aim.offset - offset, joint, box)
+    first = start_gain(aim.first, forest.first.semantics.start, aim.need[0], slack[0])
+    second = start_gain(aim.second, forest.second.semantics.start, aim.need[1], slack[1])
+    joint = with_relations(leaves, copies, box, bonus, 1.0, 0.0)
+    problem = build_problem(first - offset, joint, box)
+    table = new_conditions(np.int64(2), len(problem.unary), len(problem.leaf_gain))
+    fill_condition(table, 0, problem)
+    joint = with_relations(leaves, copies, box, bonus, 0.0, 1.0)
+    # Only the gains differ.
+    fill_condition(table, 1, build_problem(second - offset, joint, box))
+    return of_conditions(problem, table)
+
+
+@noalloc_kernel
+def fill_condition(table, number, problem):
+    """Make the terms of a problem those of a condition.
+
+    Sound: the magnitude covers the rounding of weighted sums of two of them.
+    """
+    table.terms[number, BASE] = problem.terms[BASE]
+    table.terms[number, GROSS] = 5.0 * problem.terms[GROSS]
+    copy_into(table.unary[number], problem.unary)
+    copy_into(table.gain[number], problem.leaf_gain)
+
+
+@inner_kernel
+def new_pair_judge(forest, aim, box, leaves, nearest, problem):
+    """What judges pairs of a box; see `PairJudge`."""
+    n_columns = len(nearest)
+    inside = np.empty(n_columns, dtype=np.int32)
+    for column in range(n_columns):
+        inside[column] = min(max(nearest[column], box.low[column]), box.high[column])
+    return PairJudge(
+        forest, aim, inside, leaves, linked_slots(problem, forest.copies),
+        np.empty(n_columns, dtype=np.int32),
+        np.empty(len(forest.copies.column), dtype=np.int32),
+        np.empty((2, max(len(aim.first), len(aim.second))), dtype=np.float64),
+        np.empty(0, dtype=np.float64),
+    )  # fmt: skip
 
 
 @inner_kernel
@@ -221,8 +243,14 @@ def solve_pair(forest, aim, box, nearest, best, limits):
         if is_exact_at_zero and gains_nothing(leaves, box.low, box.high):
             best.upper[0] = below_zero(total)  # as `settle_tie`, which has nothing left to search
             return PROVED, total
-        status, best.upper[0] = search_boxes(forest, aim, box, leaves, nearest, best, budget, slack)
-        if status != NEAR_TIE or forest.has_all_trees or aim.mode == VALUE:
+        if aim.mode == VALUE:
+            status, best.upper[0] = search_boxes(
+                forest, aim, box, leaves, nearest, best, budget, slack
+            )
+            break
+        status = search_needs(forest, aim, box, leaves, nearest, best, budget, slack)
+        best.upper[0] = -np.inf if status == PROVED else np.inf
+        if status != NEAR_TIE or forest.has_all_trees:
             break
         # Only where each of two classes beats the other one in some row do other classes matter.
         forest = with_all_trees(forest)
@@ -259,6 +287,34 @@ def settle_tie(forest, aim, box, leaves, nearest, best, budget, slack):
 
 
 @inner_kernel
+def search_needs(forest, aim, box, leaves, nearest, best, budget, slack):
+    """Search a box for a pair that passes both needs, and is what is sought; returns a status.
+
+    Wherever both pass, each mixture of what exceeds them is at least 0: they are conditions of a
+    violation like those of a target.
+    """
+    problem = build_pair(forest, aim, box, leaves, slack)
+    weigh(problem, problem.conditions.weight)
+    found = new_found(len(nearest))
+    copy_into(found.counts[:RESTRICTIONS], best.counts[:RESTRICTIONS])
+    # Points climb to the top: what exceeds both needs most is the least likely to lose its labels
+    # to other classes.
+    objective = free_objective(problem, np.inf, 0.0, np.int64(2), found)
+    state = new_state(problem)
+    is_whole = np.bool_(False), np.bool_(False)
+    status, _ = search(
+        problem, state, objective, None, None,
+        new_pair_judge(forest, aim, box, leaves, nearest, problem),
+        new_open_boxes(len(state.multiplier) + len(state.weight), problem.n_slots), None, None,
+        is_whole, (np.inf, np.inf), budget,
+    )  # fmt: skip
+    copy_into(best.counts[:RESTRICTIONS], found.counts[:RESTRICTIONS])
+    best.is_found[0] = status == FOUND
+    copy_into(best.cells, found.witness)
+    return status
+
+
+@inner_kernel
 def search_boxes(forest, aim, whole, leaves, nearest, best, budget, slack):
     """Search a box, and what has shrunk in it again, each time with trees of its own.
 
@@ -274,19 +330,10 @@ def search_boxes(forest, aim, whole, leaves, nearest, best, budget, slack):
     status = np.int64(PROVED)
     # Ends: parts shrink, and nodes and time of the searches in them are counted.
     while True:
-        problem, parts = build_pair(forest, aim, box, leaves, slack)
-        inside = np.empty(n_columns, dtype=np.int32)
-        for column in range(n_columns):
-            inside[column] = min(max(nearest[column], box.low[column]), box.high[column])
-        judge = PairJudge(
-            forest, aim, inside, leaves, linked_slots(problem, forest.copies),
-            np.empty(n_columns, dtype=np.int32),
-            np.empty(len(forest.copies.column), dtype=np.int32),
-            np.empty((2, max(len(aim.first), len(aim.second))), dtype=np.float64),
-            np.empty(0, dtype=np.float64),
-        )  # fmt: skip
+        problem = build_pair(forest, aim, box, leaves, slack)
+        judge = new_pair_judge(forest, aim, box, leaves, nearest, problem)
         ended, upper, frontier = maximise(
-            problem, parts, box, judge, best, budget, frontier, (above, goal)
+            problem, box, judge, best, budget, frontier, (above, goal)
         )
         ceiling = max(ceiling, upper, best.value[0])
         if ended == NEAR_TIE and aim.ends[2] == 0.0:

@@ -4,14 +4,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.core.arrays import copy_into, sorted_order
-from treeproof.kernels.core.balls import cell_distance
-from treeproof.kernels.core.cells import FIXED, cell_from, cell_of, new_box, new_region
+from treeproof.kernels.core.arrays import copy_into
+from treeproof.kernels.core.cells import FIXED, cell_of, new_box, new_region
 from treeproof.kernels.core.clock import seconds_now
-from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, kernel, noalloc_kernel
+from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import Claim, Conjunction
-from treeproof.kernels.core.leaves import best_sum, combination_up, restrict, summation_slack
+from treeproof.kernels.core.leaves import restrict
 from treeproof.kernels.core.status import FOUND, NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
+from treeproof.kernels.exact.balls import (
+    SMALLEST_START,
+    ball_cells,
+    base_and_floor,
+    covers_everything,
+    drop_reached,
+    first_step,
+    is_excluded_by_eq6,
+)
 from treeproof.kernels.exact.conditions import prefer_one, weigh, with_conditions
 from treeproof.kernels.exact.dual import new_state
 from treeproof.kernels.exact.initial_radius import order_alternatives
@@ -19,6 +27,8 @@ from treeproof.kernels.exact.objective import ball_objective
 from treeproof.kernels.exact.primal import NODES, RESTRICTIONS, SWEEPS, new_found
 from treeproof.kernels.exact.problem import build_problem
 from treeproof.kernels.exact.search import FAR_CLOSER, Budget, new_judge, search
+from treeproof.kernels.exact.target_search import begin_walk, explore_target
+from treeproof.kernels.exact.walks import new_walk
 
 EQ6_GROWTH, QUICK_GROWTH, GIVEN_UP_GROWTH = 1.3, 1.25, 1.2
 """How a trial radius grows after a proof by best leaves, after a quick proof, after giving up."""
@@ -28,9 +38,6 @@ FAR_GROWTH = 1.5
 
 SURELY_NEARER = 0.9
 """Part of the suggested radius at which best leaves are asked for a proof."""
-
-SMALLEST_START = 1e-300
-"""Trial radii begin here at least: the smallest doubles times a factor may not grow at all."""
 
 
 class Alternatives(NamedTuple):
@@ -104,97 +111,6 @@ def claim_of(alternatives, group, number):
     )
 
 
-@noalloc_kernel
-def base_and_floor(forest, claim, leaves):
-    """Gain before any tree, and the gain below which nothing can break a claim in a box."""
-    start = forest.semantics.start
-    slack = summation_slack(
-        forest.trees, claim.coefficient, start, claim.unit, leaves.leaf_start, leaves.leaf_row
-    )
-    return combination_up(claim.coefficient, start), claim.need - slack - claim.link_slack
-
-
-@noalloc_kernel
-def is_excluded_by_eq6(base, floor, leaves):
-    """Whether the floor is not reached even if every tree takes its best leaf.
-
-    Sound: the sum is rounded up, and so is what adding it to the base may lose.
-    """
-    total, gross = best_sum(leaves)
-    total += (len(leaves.leaf_start) + 4) * 2.0**-52 * gross
-    return base + total + 2.0**-50 * abs(base) < floor
-
-
-@inlined_kernel
-def farthest_move(radius, rate):
-    """A move of that radius, rounded up; a rate of 1 rounds nothing."""
-    return radius if rate == 1.0 else np.nextafter(radius * rate, np.inf)
-
-
-@noalloc_kernel
-def ball_cells(space, region, radius, box):
-    """Cells of a box that holds the closed ball, and perhaps a little more.
-
-    Sound: the move is rounded up before it is taken, since its own rounding error may be much
-    larger than a float of the end where the two cancel; then the end is rounded outwards.
-    """
-    for feature in range(len(region.row)):
-        home = region.home[feature]
-        if home == FIXED:
-            box.low[feature] = FIXED
-            box.high[feature] = FIXED
-            continue
-        value = region.row[feature]
-        least = value
-        most = value
-        if region.down[feature] > 0.0:
-            least = np.nextafter(value - farthest_move(radius, region.down[feature]), -np.inf)
-            least = min(max(least, region.low[feature]), value)
-        if region.up[feature] > 0.0:
-            most = np.nextafter(value + farthest_move(radius, region.up[feature]), np.inf)
-            most = max(min(most, region.high[feature]), value)
-        box.low[feature] = cell_from(space, feature, least, home)
-        box.high[feature] = cell_from(space, feature, most, home)
-
-
-@noalloc_kernel
-def drop_reached(space, region, found, box):
-    """Drop the outer cells of a ball that are no nearer than the witness, or outside the region.
-
-    Sound: no point there is nearer, and distances rise outwards from the row's own cell. Cells in
-    which only the witness's own distance is attained may hold most of a box: flags change all at
-    once.
-    """
-    upper, is_open = found.upper[0], found.is_open[0]
-    if upper == np.inf:
-        # What attains the radius is within the closed ball, what only approaches it is not.
-        upper, is_open = region.within, True
-    if upper == np.inf:
-        return
-    for feature in range(len(region.row)):
-        home = region.home[feature]
-        if home == FIXED:
-            continue
-        while box.low[feature] < home and is_reached(
-            space, region, feature, box.low[feature], upper, is_open
-        ):
-            box.low[feature] += 1
-        while box.high[feature] > home and is_reached(
-            space, region, feature, box.high[feature], upper, is_open
-        ):
-            box.high[feature] -= 1
-
-
-@noalloc_kernel
-def is_reached(space, region, feature, cell, upper, is_open):
-    """Whether a cell is no nearer than a distance, which may be open: only approached."""
-    distance, is_beyond = cell_distance(
-        space, feature, cell, cell, region.home[feature], region.row[feature],
-        (region.down[feature], region.up[feature]), (region.low[feature], region.high[feature]),
-    )  # fmt: skip
-    return distance > upper or (distance == upper and (is_beyond or not is_open))
-
-
 @inner_kernel
 def explore(forest, claim, region, box, radius, is_quick, found, budget):
     """Restrict the trees to one box of cells, bound cheaply, and `search` it."""
@@ -215,7 +131,7 @@ def explore(forest, claim, region, box, radius, is_quick, found, budget):
     objective = ball_objective(problem, forest.space, region, box, need, floor, n_conditions, found)
     status, _ = search(
         problem, new_state(problem), objective, None, new_judge(forest, claim, region, box, found),
-        None, None, (is_quick, np.bool_(False)), (radius, np.inf), budget,
+        None, None, None, None, (is_quick, np.bool_(False)), (radius, np.inf), budget,
     )  # fmt: skip
     return status
 
@@ -246,7 +162,7 @@ over those of one trial radius."""
 
 
 @inner_kernel
-def raise_lower(forest, alternatives, group, region, found, budget):
+def raise_lower(forest, alternatives, group, region, ways, plan, found, budget):
     """Prove balls between both bounds, with what nodes and time are left.
 
     A proof that does not end in time says nothing; a ball half as far from the lower bound is far
@@ -264,9 +180,12 @@ def raise_lower(forest, alternatives, group, region, found, budget):
         status = PROVED
         for number in range(alternatives.group_start[group], alternatives.group_start[group + 1]):
             claim = claim_of(alternatives, group, number)
-            status = explore(
-                forest, claim, region, box, radius, np.bool_(False), found, trial
-            )  # fmt: skip
+            if ways is not None:
+                status = explore(forest, claim, region, box, radius, np.bool_(False), found, trial)
+            if plan is not None:
+                status = explore_target(
+                    forest, claim, region, box, np.bool_(False), plan, found, trial
+                )
             if status != PROVED:
                 break
         if status == NODE_LIMIT:
@@ -280,27 +199,21 @@ def raise_lower(forest, alternatives, group, region, found, budget):
 
 
 @inner_kernel
-def search_within(forest, alternatives, group, region, guess, found, budget):
-    """As `search_row`; for radii the last part of a limit is for the lower bound."""
-    if region.takes_any:
-        return search_row(forest, alternatives, group, region, guess, found, budget)
-    clock = np.empty(2, dtype=np.int64)
+def without_part(found, budget):
+    """A budget without the last part of its limits, which is for the lower bound."""
     nodes = budget.nodes - (budget.nodes - found.counts[NODES]) // FOR_LOWER
     deadline = budget.deadline
     if deadline < np.inf:
-        deadline -= (deadline - seconds_now(clock)) / FOR_LOWER
-    part = Budget(nodes, budget.memory_bytes, deadline)
-    status = search_row(forest, alternatives, group, region, guess, found, part)
-    if UNDECIDED < status < NEAR_TIE and found.upper[0] < np.inf:
-        found.counts[NODES] -= 1 if status == NODE_LIMIT else 0  # it was not looked at
-        raise_lower(forest, alternatives, group, region, found, budget)
-        found.counts[NODES] += 1 if status == NODE_LIMIT else 0
-    return status
+        deadline -= (deadline - seconds_now(np.empty(2, dtype=np.int64))) / FOR_LOWER
+    return Budget(nodes, budget.memory_bytes, deadline)
 
 
 @inner_kernel
-def search_row(forest, alternatives, group, region, guess, found, budget):
+def search_row(forest, alternatives, group, region, guess, ways, plan, found, budget):
     """Find the nearest violation of a row, or any in a region; ``found`` is valid at any return.
+
+    ways  True or None  each alternative is a sum of its conditions, see `explore`; or
+    plan  tuple or None  its conditions are bounded one by one, see `explore_target`
 
     Returns PROVED when bounds meet (infinite when nothing can break the row), or the limit reached.
     Trial radii grow until a witness is found; then every alternative is searched inside the
@@ -310,7 +223,13 @@ def search_row(forest, alternatives, group, region, guess, found, budget):
     clock = np.empty(2, dtype=np.int64)
     is_ball = region.is_ball
     box = new_box(forest.space, region)
-    order, radius = order_alternatives(forest, alternatives, group, region, guess.radius)
+    first = alternatives.group_start[group]
+    order, radius = np.full(1, first, dtype=np.int64), guess.radius
+    if ways is not None:
+        order, radius = order_alternatives(forest, alternatives, group, region, radius)
+    if plan is not None:
+        claim = claim_of(alternatives, group, first)
+        radius = begin_walk(forest, claim, region, plan, radius)
     if len(order) == 0:  # nothing could break the claim
         found.lower[0] = np.inf
         return PROVED
@@ -342,7 +261,11 @@ def search_row(forest, alternatives, group, region, guess, found, budget):
                 drop_reached(forest.space, region, found, box)
                 is_quick = is_quick and radius < region.within
             claim = claim_of(alternatives, group, number)
-            status = explore(forest, claim, region, box, radius, is_quick, found, budget)
+            status = np.int64(PROVED)
+            if ways is not None:
+                status = explore(forest, claim, region, box, radius, is_quick, found, budget)
+            if plan is not None:
+                status = explore_target(forest, claim, region, box, is_quick, plan, found, budget)
             if status == FOUND:
                 return PROVED
             worst = max(worst, status)
@@ -356,7 +279,7 @@ def search_row(forest, alternatives, group, region, guess, found, budget):
             if found.lower[0] == found.upper[0] or radius >= region.within:
                 return PROVED
         if found.upper[0] < np.inf:
-            is_quick = found.upper[0] < FAR_CLOSER * radius
+            is_quick = ways is not None and found.upper[0] < FAR_CLOSER * radius
             radius = found.upper[0]
         elif covers_everything(forest.space, region, box):
             if worst == PROVED:
@@ -371,26 +294,6 @@ def search_row(forest, alternatives, group, region, guess, found, budget):
             radius *= QUICK_GROWTH if worst == PROVED else GIVEN_UP_GROWTH
         if seconds_now(clock) > budget.deadline:
             return TIME_LIMIT
-
-
-@noalloc_kernel
-def covers_everything(space, region, box):
-    """Whether a box of cells holds everything that the row can ever reach."""
-    for feature in range(len(box.low)):
-        if box.low[feature] == FIXED:
-            continue
-        home = region.home[feature]
-        if region.down[feature] > 0.0:
-            least = cell_of(space, feature, region.low[feature])
-            if box.low[feature] > min(least, home):
-                return False
-        if region.up[feature] > 0.0:
-            most = space.cut_start[feature + 1] - space.cut_start[feature]
-            if region.high[feature] < np.inf:
-                most = cell_of(space, feature, region.high[feature])
-            if box.high[feature] < max(most, home):
-                return False
-    return True
 
 
 @noalloc_kernel
@@ -480,6 +383,23 @@ def solve_batch(forest, alternatives, batch, is_ball, guess, limits, columns):
 
     Columns hold what earlier turns found.
     """
+    solve_rows(forest, alternatives, batch, is_ball, guess, limits, columns, True, None)
+
+
+@kernel
+def solve_targets(forest, alternatives, batch, is_ball, guess, limits, columns):
+    """As `solve_batch`, where violations meet several conditions, each of which is bounded alone.
+
+    Every group has one alternative: all conditions of its target.
+    """
+    walk = new_walk(forest, batch.rows.shape[1], alternatives.condition_start[1])
+    plan = (walk, np.zeros(1, dtype=np.int64))
+    solve_rows(forest, alternatives, batch, is_ball, guess, limits, columns, None, plan)
+
+
+@inner_kernel
+def solve_rows(forest, alternatives, batch, is_ball, guess, limits, columns, ways, plan):
+    """Solve every row of a batch but those to skip; see `search_row` for the ways to do so."""
     clock = np.empty(2, dtype=np.int64)
     for number in range(len(batch.rows)):
         if batch.skip[number]:
@@ -495,7 +415,13 @@ def solve_batch(forest, alternatives, batch, is_ball, guess, limits, columns):
         if not radius > 0.0:
             radius = first_step(forest.space, region)
         first = FirstGuess(max(radius, SMALLEST_START), guess.margin)
-        status = search_within(forest, alternatives, group, region, first, found, budget)
+        part = budget if region.takes_any else without_part(found, budget)
+        status = search_row(forest, alternatives, group, region, first, ways, plan, found, part)
+        has_rest = UNDECIDED < status < NEAR_TIE and found.upper[0] < np.inf
+        if has_rest and not region.takes_any:
+            found.counts[NODES] -= 1 if status == NODE_LIMIT else 0  # it was not looked at
+            raise_lower(forest, alternatives, group, region, ways, plan, found, budget)
+            found.counts[NODES] += 1 if status == NODE_LIMIT else 0
         radius = SURELY_NEARER * found.eq6_radius[0]
         # A search that ended too early for a lower bound gets a cheap one.
         is_wanted = status != PROVED and not region.takes_any
@@ -507,34 +433,3 @@ def solve_batch(forest, alternatives, batch, is_ball, guess, limits, columns):
         columns.status[number] = status_of_turn(status, found, limits)
         write_columns(forest, region, found, columns, number)
         columns.seconds[number] += seconds_now(clock) - started
-
-
-@inner_kernel
-def first_step(space, region):
-    """A part of the distance to the nearest threshold that a tenth of the features have.
-
-    A radius to begin with: few features move by small steps where others are flags, and too small
-    a radius costs little, too large a one much.
-    """
-    steps = np.empty(len(region.row), dtype=np.float64)
-    count = 0
-    for feature in range(len(steps)):
-        value = region.row[feature]
-        rate = max(region.down[feature], region.up[feature])
-        first = space.cut_start[feature]
-        last = space.cut_start[feature + 1]
-        if rate == 0.0 or first == last or np.isnan(value) or space.categorical[feature]:
-            continue
-        cell = first + cell_of(space, feature, value)
-        nearest = np.inf
-        if cell < last:
-            nearest = space.cut[cell] - value
-        if cell > first:
-            nearest = min(nearest, value - space.cut[cell - 1])
-        if 0.0 < nearest < np.inf:
-            steps[count] = nearest / rate
-            count += 1
-    if count == 0:
-        return 1.0
-    order = sorted_order(steps[:count], True)
-    return max(0.125 * steps[order[count // 10]], SMALLEST_START)

@@ -38,6 +38,7 @@ from treeproof.kernels.exact.cost_weight import (
     shift_cost_weight,
     sweep_once,
 )
+from treeproof.kernels.exact.dual import refresh
 from treeproof.kernels.exact.judging import judge_tuples, new_division
 from treeproof.kernels.exact.nodes import new_stack, pop, push_part, with_room
 from treeproof.kernels.exact.objective import (
@@ -57,6 +58,8 @@ from treeproof.kernels.exact.objective import (
     side_of_limit,
     take_back,
 )
+from treeproof.kernels.exact.open_boxes import next_box
+from treeproof.kernels.exact.pair_judge import judge_rows, relate, split_relation
 from treeproof.kernels.exact.primal import NODES, POINTS, SWEEPS, Found, decode
 from treeproof.kernels.exact.problem import CELL_START, FEATURE, HIGH, LOW
 
@@ -123,6 +126,17 @@ def judge_point(judge_of, problem, objective):
             return verdict
         if not take_back(problem, objective) or side_of_limit(problem, objective) == ABOVE:
             return verdict
+
+
+@inlined_kernel
+def judged(judge_of, pairs, problem, state, objective, is_last):
+    """What is said of the point by the one of two judges that there is; see `judge_rows`."""
+    verdict = np.int64(HOLDS)
+    if judge_of is not None:
+        verdict = judge_point(judge_of, problem, objective)
+    if pairs is not None:
+        verdict = judge_rows(pairs, problem, state, objective, is_last)
+    return verdict
 
 
 @inner_kernel
@@ -212,7 +226,34 @@ def proposes_at_root(objective, turn, history):
 
 
 @inlined_kernel
-def close_or_split(problem, state, objective, narrow, is_root, is_quick, history):
+def choose_cut(problem, state, objective, pairs, gap):
+    """Slot and last cell of its left part; slot -1 where all that is left reaches the same leaves.
+
+    gap  float64  how far the bound is above the floor
+    """
+    slot, cell = np.int64(-1), np.int64(0)
+    if not objective.measure.is_max:
+        slot, cell = choose_jump(problem, state, objective.cost, objective.live[LIMIT], gap)
+    if slot < 0:
+        slot, cell = choose_branch(problem, state, gap)
+    if pairs is not None and slot < 0:
+        slot, cell = split_relation(pairs, problem, state)
+    return slot, cell
+
+
+@inlined_kernel
+def enter_related(problem, state, objective, narrow, pairs):
+    """As `enter`, where copies of features that are related keep only cells that go together."""
+    if pairs is not None and not relate(pairs, problem, state):
+        return -np.inf
+    bound = enter(problem, state, objective, narrow)
+    if pairs is not None and bound > -np.inf:
+        bound, _ = refresh(problem, state)  # of open boxes only multipliers are known
+    return bound
+
+
+@inlined_kernel
+def close_or_split(problem, state, objective, narrow, pairs, is_root, is_quick, history):
     """Work on the state's box until it is closed, has to be split, or shows a point to be judged.
 
     history  int   FRESH; WITNESSED: the box shrinks; REJECTED: no more points are proposed
@@ -222,7 +263,7 @@ def close_or_split(problem, state, objective, narrow, is_root, is_quick, history
     """
     floor, is_max = objective.floor, objective.measure.is_max
     has_terms = len(state.weight) > 1 or not is_max
-    bound = enter(problem, state, objective, narrow)
+    bound = enter_related(problem, state, objective, narrow, pairs)
     limit = ROOT_SWEEPS if is_root else NODE_SWEEPS
     turn = 0
     # Ends: sweeps are counted, and counted anew only in a box of fewer cells.
@@ -252,7 +293,7 @@ def close_or_split(problem, state, objective, narrow, is_root, is_quick, history
             outcome, gap, _ = look_closer(problem, state, objective, narrow, rounds)
             if outcome != SPLIT or is_quick:
                 return outcome, gap
-            bound = enter(problem, state, objective, narrow)
+            bound = enter_related(problem, state, objective, narrow, pairs)
         elif turn == limit or (
             turn >= 2 and not is_root and bound - floor > PATIENCE * (before - bound)
         ):
@@ -265,7 +306,7 @@ def close_or_split(problem, state, objective, narrow, is_root, is_quick, history
                 return outcome, gap
             if not is_max and is_far_smaller(problem, state):
                 return outcome, gap
-            bound = enter(problem, state, objective, narrow)
+            bound = enter_related(problem, state, objective, narrow, pairs)
             turn = 0
     return CLOSED, 0.0
 
@@ -370,7 +411,10 @@ def is_worth_restricting(objective, is_quick, is_part, n_nodes, began_at):
 
 
 @inner_kernel
-def search(problem, state, objective, narrow, judge_of, kept, parts, modes, extent, budget):
+def search(
+    problem, state, objective, narrow, judge_of, pairs, open_boxes, kept, parts, modes, extent,
+    budget,
+):  # fmt: skip
     """Search a box of cells; what is found is written into ``objective.found`` at once.
 
     The cheapest violation is sought, or any where the measure says so. A quick search looks at the
@@ -378,6 +422,8 @@ def search(problem, state, objective, narrow, judge_of, kept, parts, modes, exte
     trees are worth restricting anew.
 
     narrow  Narrow or None  never used with several conditions
+    judge_of, pairs  Judge, PairJudge or None  one of them, by what points are
+    open_boxes  OpenBoxes or None  of pairs: nodes are searched best first, others depth first
     kept    Kept or None    of which atoms cells are made, where these have prices
     modes   bool, bool  whether the search is quick; whether this is a part of what is searched
     extent  float64, float64  radius of the ball that the box holds, where costs are largest ones;
@@ -396,6 +442,7 @@ def search(problem, state, objective, narrow, judge_of, kept, parts, modes, exte
     found, measure = objective.found, objective.measure
     clock = np.empty(2, dtype=np.int64)
     stack = new_stack(state, np.int64(8))
+    boxes = open_boxes
     is_root = np.bool_(True)  # a variable, not a literal: kernels are compiled once for each
     is_near_tie = False
     began_at = radius if measure.is_max else objective.live[LIMIT]
@@ -411,12 +458,11 @@ def search(problem, state, objective, narrow, judge_of, kept, parts, modes, exte
         if not is_root and seconds_now(clock) > budget.deadline:
             return TIME_LIMIT, parts
         history = np.int64(FRESH)
-        slot = np.int64(-1)
-        cell = np.int64(0)
+        slot, cell = np.int64(-1), np.int64(0)
         # Ends: each witness is nearer, and what is no witness ends proposals.
         while True:
             outcome, gap = close_or_split(
-                problem, state, objective, narrow, is_root, is_quick, history
+                problem, state, objective, narrow, pairs, is_root, is_quick, history
             )
             if outcome == CLOSED:
                 break
@@ -430,11 +476,7 @@ def search(problem, state, objective, narrow, judge_of, kept, parts, modes, exte
                         return MEMORY_LIMIT, parts
                     parts = with_part(parts, problem, state, kept)
                     break
-                if not measure.is_max:
-                    limit = objective.live[LIMIT]
-                    slot, cell = choose_jump(problem, state, objective.cost, limit, gap)
-                if slot < 0:
-                    slot, cell = choose_branch(problem, state, gap)
+                slot, cell = choose_cut(problem, state, objective, pairs, gap)
                 if slot >= 0:
                     break
                 # One leaf tuple is left, within the slack: only the library's own sum can tell. All
@@ -445,7 +487,7 @@ def search(problem, state, objective, narrow, judge_of, kept, parts, modes, exte
                     slot, cell = any_cut(problem, state)
                     is_near_tie = is_near_tie or slot < 0
                     break
-            verdict = judge_point(judge_of, problem, objective)
+            verdict = judged(judge_of, pairs, problem, state, objective, outcome == SPLIT)
             history = np.int64(REJECTED)
             if verdict == BROKEN:
                 history = np.int64(WITNESSED)
@@ -460,14 +502,19 @@ def search(problem, state, objective, narrow, judge_of, kept, parts, modes, exte
                 # Sound: all that is left of the box reaches the leaves just judged, and costs no
                 # less than the point. A tie that stays undecided decides the search of a ball, and
                 # others need not be looked at.
-                if kept is None and verdict == AMBIGUOUS and not is_near_tie:
+                is_tie = verdict == AMBIGUOUS and not is_near_tie
+                if judge_of is not None and kept is None and is_tie:
                     verdict = judge_rest(judge_of, problem, state, gap)
                     if verdict == BROKEN:
                         return FOUND, parts  # any violation will do
                 is_near_tie = is_near_tie or verdict == AMBIGUOUS
                 break
         is_root = np.bool_(False)
-        if slot >= 0:
+        if pairs is not None:
+            boxes, status = next_box(boxes, state, slot, cell, gap, budget.memory_bytes)
+            if status != UNDECIDED:
+                return NEAR_TIE if status == PROVED and is_near_tie else status, parts
+        elif slot >= 0:
             stack, has_room = with_room(stack, budget.memory_bytes)
             if not has_room:
                 return MEMORY_LIMIT, parts

@@ -17,6 +17,7 @@ from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN, Claim, Conjunction, Forest
 from treeproof.kernels.core.leaves import restrict
 from treeproof.kernels.core.status import (
+    FOUND,
     MEMORY_LIMIT,
     NEAR_TIE,
     NODE_LIMIT,
@@ -24,8 +25,10 @@ from treeproof.kernels.core.status import (
     TIME_LIMIT,
     UNDECIDED,
 )
+from treeproof.kernels.exact.balls import base_and_floor, drop_reached, is_excluded_by_eq6
 from treeproof.kernels.exact.branching import choose_branch, peaks_right
 from treeproof.kernels.exact.dual import State, enter_box, new_state, refresh, sweep
+from treeproof.kernels.exact.initial_radius import eq6_radius
 from treeproof.kernels.exact.judging import judge_cells
 from treeproof.kernels.exact.objective import Objective, ball_objective
 from treeproof.kernels.exact.primal import (
@@ -36,7 +39,6 @@ from treeproof.kernels.exact.primal import (
     decode,
 )
 from treeproof.kernels.exact.problem import CELL_START, FEATURE, HIGH, LOW, Problem, build_problem
-from treeproof.kernels.exact.row import base_and_floor, drop_reached, is_excluded_by_eq6
 from treeproof.kernels.exact.search import (
     CLOSED,
     NO_POINT,
@@ -46,7 +48,7 @@ from treeproof.kernels.exact.search import (
     WORTH_ANOTHER_TRY,
     look_closer,
 )
-from treeproof.kernels.exact.walks import FINE, Walk, approach, clip, evaluate, rise
+from treeproof.kernels.exact.walks import FINE, Walk, approach, attack, clip, evaluate, rise
 
 ROOT_PATIENCE = 10.0
 """Sweeping the whole box ends when that many more sweeps like the last one would not close it: its
@@ -425,6 +427,44 @@ def look_at(quest, sides, place, box, number, is_quick, may_rise):
             rival = rival if tried[other] else np.int64(other)
         if rival < 0:
             return judge_tuple(quest, box), nowhere
+
+
+@inner_kernel
+def begin_walk(forest, claim, region, plan, radius):
+    """Begin with the condition that is farthest from being met at the row, which tells most.
+
+    Returns the radius from which it may be met, or outside of balls the one given.
+    """
+    walk, first = plan
+    home = CellBox(region.home, region.home)
+    clip(walk, home, region.home)
+    evaluate(forest, claim.conditions, region.row, walk, home)
+    first[0] = worst_condition(walk.value)
+    if not region.is_ball:
+        return radius
+    coefficient = claim.conditions.coefficient[first[0]]
+    gain = claim.conditions.need[first[0]]
+    for output in range(len(coefficient)):
+        gain -= coefficient[output] * forest.semantics.start[output]
+    return eq6_radius(forest, region, coefficient, gain, radius, np.inf)
+
+
+@inner_kernel
+def explore_target(forest, claim, region, box, is_quick, plan, found, budget):
+    """As `explore` of row.py, where each condition of a claim is bounded by itself.
+
+    box   CellBox  overwritten
+    plan  Walk, and the condition to begin with: int64 (1,)
+    """
+    walk, first = plan
+    if found.upper[0] == np.inf:
+        attack(forest, claim, region, box, walk, found, FINE)
+        if found.upper[0] < np.inf:
+            return UNDECIDED if region.is_ball else FOUND
+    whole = CellBox(box.low.copy(), box.high.copy())
+    quest = Quest(forest, claim, region, whole, walk, found)
+    status = search_target(quest, box, first, is_quick, budget)
+    return FOUND if not region.is_ball and found.upper[0] < np.inf else status
 
 
 @inner_kernel

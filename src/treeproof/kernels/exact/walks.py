@@ -24,8 +24,8 @@ from treeproof.kernels.core.compiler import ONE, inlined_kernel, inner_kernel, n
 from treeproof.kernels.core.emulation import BROKEN
 from treeproof.kernels.core.leaves import combination_up
 from treeproof.kernels.core.trees import is_left
+from treeproof.kernels.exact.balls import ball_cells, drop_reached
 from treeproof.kernels.exact.judging import judge_cells
-from treeproof.kernels.exact.row import ball_cells, drop_reached
 
 
 class Walk(NamedTuple):

@@ -38,7 +38,7 @@ FIRST, LAST = 0, 1
 class AttackedRows(NamedTuple):
     """Rows as an attacker can move them.
 
-    codes      uint16 (2, n_rows, n_features)   FIRST, LAST: see above; both are one more than the
+    codes      uint16 (n_features, n_rows, 2)   FIRST, LAST: see above; both are one more than the
                                                 number of cuts where the value is missing
     n_cuts     int64  (n_features,)
     gradients  float64 (n_rows, 2)              gradient and hessian, weights included
@@ -49,19 +49,6 @@ class AttackedRows(NamedTuple):
     n_cuts: NDArray[np.int64]
     gradients: NDArray[np.float64]
     weights: NDArray[np.float64]
-
-
-class AttackedSettings(NamedTuple):
-    """Numbers that rule growth."""
-
-    reg_lambda: float
-    gamma: float  # least gain of a split
-    min_child_weight: float  # least sum of hessians of the rows that can reach a child
-    min_samples_leaf: int  # least weight of the rows that can reach a child
-    learning_rate: float
-    max_depth: int
-    features_per_node: int  # how many features, chosen at random, each node may split on
-    seed: int
 
 
 @noalloc_kernel
@@ -143,7 +130,7 @@ def _search_at_once(rows, settings, part, feature, total, scratch, best, found):
     ]  # fmt: skip
     first, last = (
         np.stack([np.bincount(codes, column, n_cuts + 2) for column in columns], axis=1)
-        for codes in rows.codes[:, part, feature]
+        for codes in rows.codes[feature, part].T
     )
     missing, first, last = first[n_cuts + 1], first[:n_cuts], last[:n_cuts]
     is_new = ((first != 0.0) | (last != 0.0)).any(axis=1)
@@ -183,8 +170,8 @@ def search_feature(rows, settings, part, feature, total, scratch, best, found):
                 scratch[side, cut, column] = 0.0
     for index in range(len(part)):
         row = part[index]
-        add_row(scratch[FIRST, rows.codes[FIRST, row, feature]], rows, row)
-        add_row(scratch[LAST, rows.codes[LAST, row, feature]], rows, row)
+        add_row(scratch[FIRST, rows.codes[feature, row, FIRST]], rows, row)
+        add_row(scratch[LAST, rows.codes[feature, row, LAST]], rows, row)
     missing = scratch[FIRST, n_cuts + 1]
     left = np.zeros(5, dtype=np.float64)
     right = np.zeros(5, dtype=np.float64)
@@ -228,8 +215,8 @@ def split_rows(rows, part, found, lefts, rights):
     n_right = 0
     for index in range(len(part)):
         row = part[index]
-        first = rows.codes[FIRST, row, feature]
-        can_left, can_right = first <= cut, cut < rows.codes[LAST, row, feature]
+        first = rows.codes[feature, row, FIRST]
+        can_left, can_right = first <= cut, cut < rows.codes[feature, row, LAST]
         if first == missing:
             can_left, can_right = missing_left == 1, missing_left == 0
         if can_left:
@@ -347,9 +334,9 @@ def add_worst_leaves(codes, n_cuts, tree, value, wants_more, margins):
                 here = value[node]
                 worst = min(worst, here) if wants_more[row] else max(worst, here)
                 continue
-            first = codes[FIRST, row, feature]
+            first = codes[feature, row, FIRST]
             can_left = first <= tree[node, CUT]
-            can_right = tree[node, CUT] < codes[LAST, row, feature]
+            can_right = tree[node, CUT] < codes[feature, row, LAST]
             if first == n_cuts[feature] + 1:
                 can_left = tree[node, MISSING_LEFT] == 1
                 can_right = not can_left

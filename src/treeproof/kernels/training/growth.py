@@ -52,6 +52,7 @@ class GrowthSettings(NamedTuple):
     max_depth: int  # nodes at this depth are leaves
     features_per_node: int  # how many features, chosen at random, each node may split on
     seed: int = 0  # for that choice
+    min_samples_leaf: int = 1  # least weight of the rows that can reach a child; under attack
     parallel_rows: int = np.iinfo(np.int64).max  # larger nodes are searched by the caller's threads
 
 

@@ -103,11 +103,13 @@
     if (!$("compared")) return;
     const only = [0, 0];
     let both = 0;
+    let none = 0;
     for (const line of lines) {
       const proved = runs.map((_, k) => stateOf(line, k) === "verified");
       if (line.at.some((i) => i < 0)) continue;
       if (proved[0] && proved[1]) both += 1;
       else if (proved[0] || proved[1]) only[proved[0] ? 0 : 1] += 1;
+      else if (stateOf(line, 0) !== "still" && stateOf(line, 1) !== "still") none += 1;
     }
     const more = only[1] - only[0];
     const [winner, loser] = more >= 0 ? [runs[1].name, runs[0].name] : [runs[0].name, runs[1].name];
@@ -115,6 +117,7 @@
     live("only-0", count(only[0]));
     live("only-1", count(only[1]));
     live("by-both", count(both));
+    live("by-none", count(none));
   };
   const setRadius = (value, from) => {
     if (!(value >= 0)) return;
@@ -174,6 +177,44 @@
     };
     $("curve-table").closest("details").addEventListener("toggle", fill);
   }
+
+  // On phones long sections fold; on paper and on wider screens the style sheet shows them all.
+  const narrow = window.matchMedia("(max-width: 600px)");
+  const folding = [...document.querySelectorAll("main > section:not(.hero):not(#curve)")];
+  const setOpen = (section, isOpen) => {
+    section.classList.toggle("folded", !isOpen);
+    section.querySelector(".fold").setAttribute("aria-expanded", String(isOpen));
+    window.dispatchEvent(new Event("resize"));
+  };
+  const setFolding = () => folding.forEach((section) => {
+    const heading = section.querySelector("h2");
+    const button = heading.querySelector(".fold");
+    if (narrow.matches && !button) {
+      const made = element("button");
+      made.type = "button";
+      made.className = "fold";
+      made.append(...heading.childNodes);
+      heading.append(made);
+      made.addEventListener("click", () => setOpen(section, section.classList.contains("folded")));
+      setOpen(section, false);
+    } else if (!narrow.matches && button) {
+      section.classList.remove("folded");
+      heading.replaceChildren(...button.childNodes);
+    }
+  });
+  const openTarget = () => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const section = target && folding.find((one) => one.contains(target));
+    if (!section || !section.querySelector(".fold")) return;
+    setOpen(section, true);
+    target.scrollIntoView();
+  };
+  setFolding();
+  narrow.addEventListener("change", setFolding);
+  // A link to the section that is shown already changes nothing in the address.
+  document.querySelectorAll('a[href^="#"]').forEach((link) => link.addEventListener("click", () => setTimeout(openTarget)));
+  addEventListener("hashchange", openTarget);
+  openTarget();
 
   // On paper nobody can open what is folded, and claims hold within their domain only.
   addEventListener("beforeprint", () => document.querySelectorAll("details.domain").forEach((part) => { part.open = true; }));

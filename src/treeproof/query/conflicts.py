@@ -1,16 +1,15 @@
 """Rows of different classes that can be made the same: what no classifier can get right."""
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from treeproof.errors import InvalidInput
-from treeproof.query.perturbations import Box, LInf
-from treeproof.training.boxes import RowBoxes, boxes_around
+from treeproof.errors import InvalidInput, UnsupportedQuery, require_backend
+from treeproof.query.boxes import RowBoxes, boxes_around
+from treeproof.query.perturbations import L0, L1, L2, Ball, Box, ball_reach, in_order
 
 _PAIRS_AT_ONCE = 1 << 22
 MOST_ROWS = 10_000
@@ -34,8 +33,19 @@ class Conflicts:
     least_error: float
 
 
+class Moves(NamedTuple):
+    """What the moves from one row to another add up to, where their sets just meet.
+
+    The sum of powers of distances in units; power 0 counts features that differ.
+    """
+
+    units: NDArray[np.float64]  # (n_features,) 0 for those that do not move
+    power: int
+    limit: float
+
+
 def find_conflicts(
-    boxes: RowBoxes, targets: NDArray[np.int64], weights: NDArray[np.float64] | None = None
+    boxes: RowBoxes, targets: NDArray[np.int64], moves: Moves | None = None
 ) -> Conflicts:
     """Find a largest set of disjoint pairs in conflict, and a cover of all pairs.
 
@@ -45,6 +55,7 @@ def find_conflicts(
     the error is reached by a function that gives all other boxes their labels; with more classes it
     is a lower bound, the best of those between one class and all others.
     """
+    require_backend("scipy", "sklearn")
     n_rows = len(targets)
     classes = np.unique(targets)
     best: Conflicts | None = None
@@ -53,7 +64,7 @@ def find_conflicts(
         own, other = np.flatnonzero(targets == number), np.flatnonzero(targets != number)
         if len(own) == 0 or len(other) == 0:
             continue
-        cover, size = _cover(_meeting(boxes, own, other), own, other, n_rows)
+        cover, size = _cover(_meeting(boxes, own, other, moves), own, other, n_rows)
         cover_of_all |= cover
         if best is None or size > best.least_error * n_rows:
             best = Conflicts(cover, size / n_rows)
@@ -62,7 +73,7 @@ def find_conflicts(
     return Conflicts(best.cover if len(classes) <= 2 else cover_of_all, best.least_error)
 
 
-def least_robust_error(X: Any, y: Any, perturbation: LInf | Box) -> float:
+def least_robust_error(X: Any, y: Any, perturbation: Ball | Box) -> float:
     """The robust error below which no classifier whatever can come on these rows.
 
     Two rows of different classes whose sets meet cannot both be right everywhere in their sets. The
@@ -76,8 +87,10 @@ def least_robust_error(X: Any, y: Any, perturbation: LInf | Box) -> float:
         Rows; NaN is missing.
     y : array-like of shape (n_rows,)
         Labels.
-    perturbation : LInf or Box
-        How rows may move, with a radius.
+    perturbation : LInf, L1, L2, L0, All or Box
+        How rows may move, with a limit. Whether sets meet is decided for boxes, so for what says of
+        each feature alone how far it moves, and for `L1`, `L2` and `L0` in which both directions
+        count the same and no domain is named.
 
     Returns
     -------
@@ -94,17 +107,47 @@ def least_robust_error(X: Any, y: Any, perturbation: LInf | Box) -> float:
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         raise InvalidInput("Labels must be known. Got NaN.")
     _, targets = np.unique(labels, return_inverse=True)
-    return find_conflicts(boxes_around(rows, perturbation, names), targets).least_error
+    boxes = boxes_around(rows, perturbation, names)
+    moves = _moves_between(perturbation, names, rows.shape[1]) if boxes.holds_more else None
+    return find_conflicts(boxes, targets, moves).least_error
 
 
-def _meeting(boxes: RowBoxes, own: NDArray[np.intp], other: NDArray[np.intp]) -> Any:
+def _moves_between(perturbation: Ball | Box, names: list[str], n_features: int) -> Moves:
+    """When sets that are no boxes meet.
+
+    Sound: half-way between two rows is within what both may move where it costs the same both ways;
+    of features that differ, each row may take half of them from the other.
+    """
+    if isinstance(perturbation, L0 | L1 | L2):
+        reach = ball_reach(in_order(perturbation, names, n_features), n_features, names)
+        is_plain = perturbation.domain is None and not perturbation.relative
+        radius = reach.radius
+        if is_plain and isinstance(radius, float) and np.array_equal(reach.down, reach.up):
+            if not isinstance(perturbation, L0):
+                power = 1 if isinstance(perturbation, L1) else 2
+                return Moves(reach.down, power, (2.0 * radius) ** power)
+            if np.isin(reach.down, (0.0, 1.0)).all():
+                return Moves(reach.down, 0, 2.0 * math.floor(radius))
+    raise UnsupportedQuery(
+        "The least error is known where sets are boxes, and for L1, L2 and L0 with the same scale"
+        " in both directions and no domain. Ask about the LInf within the set, whose least error"
+        f" holds for the set, too. Got {type(perturbation).__name__}."
+    )
+
+
+def _meeting(
+    boxes: RowBoxes, own: NDArray[np.intp], other: NDArray[np.intp], moves: Moves | None
+) -> Any:
     """Which boxes of one class meet which of the others: sparse (len(own), len(other))."""
     low, high, missing = boxes.low[other], boxes.high[other], np.isnan(boxes.low[other])
+    from scipy.sparse import csr_matrix
+
     step = max(1, _PAIRS_AT_ONCE // max(len(other), 1))
     found_own, found_other = [], []
     for first in range(0, len(own), step):
         part = own[first : first + step]
         meets = np.ones((len(part), len(other)), dtype=bool)
+        total = np.zeros(meets.shape if moves else 0)
         for feature in range(low.shape[1]):
             least, most = boxes.low[part, feature], boxes.high[part, feature]
             with np.errstate(invalid="ignore"):
@@ -112,6 +155,13 @@ def _meeting(boxes: RowBoxes, own: NDArray[np.intp], other: NDArray[np.intp]) ->
             # What is missing meets what is missing, too, and nothing else.
             here |= np.isnan(least)[:, None] & missing[:, feature]
             meets &= here
+            if moves is not None and moves.units[feature] > 0.0:
+                away = np.abs(boxes.rows[part, feature][:, None] - boxes.rows[other, feature])
+                away = np.where(np.isnan(away), 0.0, away) / moves.units[feature]
+                total += away**moves.power if moves.power else away != 0.0
+        if moves is not None:
+            # Sound: less than the limit by more than what rounding adds up to; counts are exact.
+            meets &= total <= moves.limit * (1.0 - 2.0**-40 * (moves.power > 0))
         one, two = np.nonzero(meets)
         found_own.append(one + first)
         found_other.append(two)
@@ -123,6 +173,8 @@ def _cover(
     meets: Any, own: NDArray[np.intp], other: NDArray[np.intp], n_rows: int
 ) -> tuple[NDArray[np.bool_], int]:
     """A smallest cover of a bipartite graph and its size, from a largest matching (König)."""
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
     partner = maximum_bipartite_matching(meets, perm_type="column")
     back = np.full(len(other), -1)
     matched = np.flatnonzero(partner >= 0)
