@@ -6,9 +6,11 @@ PYTHON ?= $(shell for name in $(CANDIDATES); do \
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+HOURS ?= 1
 DEMO := $(VENV)/.demo
 
-.PHONY: help install demo docs paper test lint format test-fast test-plain test-slow test-versions wheel clean
+.PHONY: help install demo docs paper test lint format test-fast test-plain test-slow test-versions \
+	test-oldest nightly licences wheel release-check clean
 
 help:
 	@echo "make demo       train two models, prove, check and compare them in a report"
@@ -20,9 +22,13 @@ help:
 	@echo "make test-plain  kernel tests as plain Python: nothing is compiled"
 	@echo "make test-slow  long random soundness runs and full-size models"
 	@echo "make test-versions  models of the oldest and newest releases of the libraries"
+	@echo "make test-oldest  the tests with the oldest releases of all dependencies that are allowed"
+	@echo "make nightly HOURS=1  slow suites, planted bugs, campaigns with new seeds, the speed table"
+	@echo "make release-check  sdist and wheel, installed and tried on every Python that there is"
 	@echo "make lint       format, lint, types and import contracts alone"
 	@echo "make format     rewrite the sources in the house format"
 	@echo "make wheel      a wheel that carries compiled kernels, in dist/"
+	@echo "make licences   the licences of all dependencies, in docs/contributing/dependencies.md"
 	@echo "make clean      remove the environment and everything that was built"
 
 install: $(STAMP)
@@ -31,8 +37,10 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "treeproof needs Python 3.11 or newer; none was found." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
+# Groups of dependencies need a newer pip than a fresh environment of Python 3.11 has.
 $(STAMP): pyproject.toml | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable . --group dev
 	touch $(STAMP) $(DEMO)
 
 # The demo needs far less than the checks do.
@@ -65,6 +73,19 @@ test-slow: install
 # Environments of many releases, a gigabyte of downloads on first use.
 test-versions: install
 	$(BIN)/python scripts/test-versions --environments build/releases
+
+# With the oldest releases that pyproject.toml allows, of which many are for the oldest Python only.
+test-oldest:
+	$(or $(shell command -v python3.11),$(PYTHON)) scripts/test-oldest
+
+nightly: install
+	$(BIN)/python scripts/nightly --hours $(HOURS)
+
+licences: install
+	$(BIN)/python scripts/list-licences
+
+release-check:
+	$(PYTHON) scripts/release-check
 
 wheel: install
 	$(BIN)/python scripts/build-wheel

@@ -35,7 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "distributed.admin.tick.interval": "1s",
     },
 }
-"""Settings of Dask: as it comes, and as docs/how-to/scaling-out.md advises."""
+"""Settings of Dask: as it comes, and as docs/how-to/many-rows.md advises."""
 
 
 def trained_model() -> tp.Model:
@@ -249,7 +249,7 @@ def dask_lines(found: dict[str, Any]) -> list[str]:
         f"## Dask beside threads, radii of {found['rows']:,} rows",
         "",
         "Best of three, taking turns; workers are processes with one thread on the same machine,",
-        "warmed up; quiet ones sample less, see docs/how-to/scaling-out.md. Processor seconds are",
+        "warmed up; quiet ones sample less, see docs/how-to/many-rows.md. Processor seconds are",
         "those of all processes, the scheduler's included. Aims on an idle machine: two",
         "workers at least 1.8 times as fast as one; at most 5 % more than threads. The load of the",
         f"machine was {found['load']:.1f}, these processes included: where that is far above the"

@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from treeproof.search.question import PreparedQuestion
     from treeproof.training import least_robust_error, robust_refit
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 __all__ = [
     "L0",
@@ -236,15 +236,17 @@ _HOME_OF = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        # With its object, Python suggests the nearest name.
-        text = f"module 'treeproof' has no attribute {name!r}"
-        raise AttributeError(text, name=name, obj=sys.modules[__name__])
-    module, own_name = _HOME_OF[name]
-    value = getattr(import_module(module), own_name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # which knows every name from above, and shall notice those that are none
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME_OF:
+            # With its object, Python suggests the nearest name.
+            text = f"module 'treeproof' has no attribute {name!r}"
+            raise AttributeError(text, name=name, obj=sys.modules[__name__])
+        module, own_name = _HOME_OF[name]
+        value = getattr(import_module(module), own_name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

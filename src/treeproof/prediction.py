@@ -158,7 +158,7 @@ class Model:
         Returns
         -------
         dict
-            The keys are documented in docs/reference/inspect.md.
+            The keys are documented in docs/reference/model-file.md.
         """
         return describe(self.ensemble)
 

@@ -16,7 +16,7 @@ from treeproof.model.file_format import load_saved, save_ensemble
 from treeproof.model.inspection import describe, summary_lines
 
 Run = Callable[..., Result]
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "inspect.md"
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "model-file.md"
 
 
 def test_the_table_shows_what_was_understood(run: Run, saved_model: Path) -> None:
@@ -44,7 +44,8 @@ def test_json_holds_every_documented_key(run: Run, saved_model: Path) -> None:
     assert result.exit_code == 0
     described = json.loads(result.stdout)
     assert described == describe(load_saved(saved_model))
-    documented = re.findall(r"^\| `(\w+)` \|", REFERENCE.read_text(encoding="utf-8"), re.MULTILINE)
+    page = REFERENCE.read_text(encoding="utf-8").partition("## What `inspect` shows")[2]
+    documented = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
     assert documented == list(described)
     assert described["classes"] == ["ham", "spam"]
     assert described["notes"] == ["Look here."]

@@ -15,9 +15,9 @@ NOTEBOOKS = sorted((ROOT / "docs/gallery").glob("*.ipynb"))
 
 
 def test_the_gallery_is_listed() -> None:
-    page = (ROOT / "docs/gallery/notebooks.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/index.md").read_text(encoding="utf-8")
     assert [path.stem for path in NOTEBOOKS] == ["credit", "fraud", "images"]
-    assert all(f"({path.name})" in page for path in NOTEBOOKS)
+    assert all(f"(gallery/{path.name})" in page for path in NOTEBOOKS)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

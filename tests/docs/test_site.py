@@ -19,7 +19,7 @@ def test_the_support_tables_are_those_of_the_registries() -> None:
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     missing = [n for n in ("sphinx", "furo", "myst_parser") if importlib.util.find_spec(n) is None]
     if missing:
-        reason = f"{', '.join(missing)} not installed: pip install 'treeproof[docs]'"
+        reason = f"{', '.join(missing)} not installed: pip install --group docs"
         assert "TREEPROOF_REQUIRE_BROWSER" not in os.environ, reason
         pytest.skip(reason)
     script = [sys.executable, ROOT / "scripts" / "build-docs", tmp_path / "site"]
@@ -27,5 +27,12 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     names = (tmp_path / "site" / "reference" / "python-names.html").read_text(encoding="utf-8")
     assert "The exact meaning of the source model, with compiled prediction." in names
+    for name in (
+        "Model.margins",
+        "Results.to_frame",
+        "training.RobustSearchCV",
+        "checker.RowCheck",
+    ):
+        assert f'id="treeproof.{name}"' in names, name
     help_page = (tmp_path / "site" / "reference" / "command-help.html").read_text(encoding="utf-8")
     assert "Usage: treeproof report" in help_page

@@ -61,10 +61,9 @@ def test_unknown_names_fail_as_usual() -> None:
 
 def test_every_public_name_is_documented() -> None:
     page = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
-    listed = set(re.findall(r"`(\w+)`", page))
-    assert set(treeproof.__all__) <= listed
-    rows = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
-    assert rows - set(dir(treeproof.Model)) == set(PUBLIC)
+    rows = re.findall(r"^\| .+? \| (`.+) \|$", page, re.MULTILINE)
+    listed = re.findall(r"`(\w+)`", " ".join(rows))
+    assert sorted(listed) == sorted(PUBLIC)
 
 
 def is_error(value: Any) -> bool:

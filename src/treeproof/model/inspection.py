@@ -1,6 +1,6 @@
 """What was understood of a model, as plain data that a person or a program can read.
 
-The keys are documented in docs/reference/inspect.md; a test keeps both in step.
+The keys are documented in docs/reference/model-file.md; a test keeps both in step.
 """
 
 import math

@@ -378,7 +378,7 @@ def load_threat(path: str | PathLike[str]) -> ThreatModel:
     Parameters
     ----------
     path : str or path
-        The file; its keys are explained in docs/how-to/threat-models-file.md.
+        The file; its keys are explained in docs/how-to/threat-models.md.
 
     Returns
     -------

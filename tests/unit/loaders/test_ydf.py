@@ -6,7 +6,6 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-import ydf
 
 from tests.stress_rows import stress_rows
 from tests.unit.loaders.sklearn_cases import TARGET, Y3, X, Y, with_missing
@@ -17,6 +16,7 @@ from treeproof.loaders.ydf.loader import YdfLoader
 from treeproof.model import evaluate
 from treeproof.prediction import Model
 
+ydf = pytest.importorskip("ydf")  # which is not there for the newest Python
 LOADER = YdfLoader()
 
 
