@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.checker import schema
+from treeproof.checker.answers import SAME_WITHIN
 from treeproof.checker.claims import require
 from treeproof.checker.domains import Asked
 from treeproof.checker.properties import Checked, check_property, numbers_of
@@ -17,6 +18,7 @@ from treeproof.errors import CertificateRejected, InvalidInput
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.inspection import plain_value
+from treeproof.model.score_meaning import probabilities
 
 Floats = NDArray[np.float64]
 
@@ -144,6 +146,19 @@ def _check_shown(checked: Checked, shown: schema.ShownPair | None) -> None:
         missing = [math.nan] * (len(told) - len(own))  # the other model gives more of them
         is_same_score = np.array_equal([_value(v) for v in told], own + missing, equal_nan=True)
         require(is_same_score, "answer: other scores of the witness")
+    if shown.probabilities is not None:
+        own_shares = [
+            probabilities(model, evaluate.finish(model, total))
+            for model, total in zip((models.first, models.second), sums, strict=True)
+        ]
+        # Labels depend on scores; the last digits of exponentials on the machine.
+        fits = len(shown.probabilities) == len(own_shares) and all(
+            own is not None
+            and len(told) == own.shape[1]
+            and np.allclose(told, own[0], rtol=0.0, atol=SAME_WITHIN)
+            for own, told in zip(own_shares, shown.probabilities, strict=True)
+        )
+        require(fits, "answer: other probabilities of the witness")
     labels = None
     if models.first.decision.kind != "score":
         labels = [plain_value(models.first.classes[k]) for k in models.label_numbers(sums)]

@@ -211,6 +211,7 @@ class ShownPair(_Closed):
     rows: list[dict[str, Real | None]]
     scores: list[list[Real | None]] | None
     labels: list[Label] | None
+    probabilities: list[list[Share]] | None = None
 
 
 class LabelCount(_Closed):

@@ -42,7 +42,8 @@ def property_section(
         "is_strange": bool(strangers),
         "trees": str(records.get("trees") or ""),
         "cards": [
-            _card(record, categories, is_two=is_two) | {"around": _around(record, names)}
+            _card(record, categories, is_two=is_two)
+            | {"around": _around(record, names, categories)}
             for record in records["properties"]
         ],
         "nav": "Difference" if is_two else "Properties",
@@ -68,14 +69,15 @@ def _proof_words(carry: str, checks: Sequence[PropertyCheck] | None) -> str:
     return f"{carry}; an independent checker accepted {n_accepted:,}."
 
 
-def _around(record: dict[str, Any], names: Sequence[str]) -> str:
+def _around(record: dict[str, Any], names: Sequence[str], categories: dict[str, list[Any]]) -> str:
     """The row that an answer is about, with its values; nothing where it is about all inputs."""
     values = record.get("values")
     if values is None:
         return ""
+    called = names or [f"feature {at}" for at in range(len(values))]
     shown = [
-        f"{names[at] if at < len(names) else f'feature {at}'} {_exact(value)}"
-        for at, value in enumerate(values[:MOST_SHARED])
+        f"{name} {_exact(value, categories.get(name))}"
+        for name, value in zip(called, values[:MOST_SHARED], strict=False)
     ]
     more = f", and {len(values) - MOST_SHARED} more" if len(values) > MOST_SHARED else ""
     return f"Around row {record.get('row')}: {', '.join(shown)}{more}."
@@ -145,17 +147,28 @@ def _card(
         ]
         card["n_hidden"] = max(len(shared) - MOST_SHARED, 0)
         labels = witness.get("labels") or [None, None]
+        shares = witness.get("probabilities") or [None, None]
         sides = ("first model: ", "second model: ") if is_two else ("", "")
         said = [
             side
             + ("" if label is None else f"label {label}, ")
             + f"score {', '.join(_value(value) for value in score if value is not None)}"
-            for side, label, score in zip(sides, labels, witness["scores"], strict=True)
+            + _likely(likely)
+            for side, label, score, likely in zip(
+                sides, labels, witness["scores"], shares, strict=True
+            )
         ]
         # Two models are asked about one row, and a score is that of one row.
         said = said if is_two else list(dict.fromkeys(said))
         card["heads"], card["sides"] = (["value"], said) if is_one else (said, [])
     return card
+
+
+def _likely(shares: list[float] | None) -> str:
+    """The probability of a row: of the second class, or of each of several."""
+    if not shares:
+        return ""
+    return f", probability {', '.join(map(_value, shares[1:] if len(shares) == 2 else shares))}"
 
 
 def _group(own: dict[str, Any]) -> tuple[str, int, list[tuple[str, str]]]:

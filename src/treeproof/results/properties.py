@@ -127,6 +127,8 @@ class PropertyResult:
                 "scores": None if self.scores is None else self.scores.tolist(),
                 "labels": None if self.labels is None else list(self.labels),
             }
+            if self.probabilities is not None:
+                words["witness"]["probabilities"] = self.probabilities.tolist()
         if self.groups:
             words["groups"] = [group.record() for group in self.groups]
         return dict(plain(words | {"statistics": self.statistics}))

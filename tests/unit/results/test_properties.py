@@ -6,7 +6,10 @@ import pytest
 from lightgbm import LGBMClassifier
 
 import treeproof as tp
+from treeproof.checker.property_files import check_answers
+from treeproof.report.properties import property_section
 from treeproof.results.numbers import number
+from treeproof.results.property_file import load_property_records, save_property_results
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame(
@@ -93,3 +96,26 @@ def test_columns_of_a_group_are_one_feature():
 def test_other_claims_have_no_groups():
     with pytest.raises(tp.InvalidInput, match="counted by the features that Fair protects"):
         tp.prove(MODEL, tp.Stable("sex", 1.0), DOMAIN, data=FRAME)
+
+
+def test_the_page_says_probabilities_and_categories_of_the_row_that_is_meant(tmp_path):
+    rows = FRAME.iloc[:1].assign(sex=pd.Categorical(["m"], ["f", "m"]))
+    answers = [
+        ("everywhere", tp.prove(MODEL, tp.Fair("sex"), DOMAIN, evidence=True)),
+        ("wide", tp.largest_change(MODEL, "income", tp.LInf(2000.0), rows)[0]),
+    ]
+    assert answers[0][1].evidence
+    for at, (name, answer) in enumerate(answers):
+        path = tmp_path / f"{name}.json"
+        save_property_results(path, MODEL, [(name, answer)])
+        card = property_section(path, known=())["cards"][0]
+        for said, share in zip(card["heads"], answer.probabilities[:, 1], strict=True):
+            assert said.endswith(f", probability {number(share)}")
+        assert (" sex m," in card["around"]) == bool(at)
+    path = tmp_path / "everywhere.json"
+    document = load_property_records(path)
+    assert [check.status for check in check_answers(MODEL.ensemble, document)] == ["accepted"]
+    document["properties"][0]["witness"]["probabilities"][0] = [0.5, 0.5]
+    check = check_answers(MODEL.ensemble, document)[0]
+    assert check.status == "rejected"
+    assert "other probabilities of the witness" in check.reason
