@@ -254,10 +254,12 @@ def lie_in_sets(space, sets, points, is_single):
             elif np.isnan(point) or (sets.is_ball and point == value):
                 is_inside = point == value
             else:
+                low, high = sets.low[number, feature], sets.high[number, feature]
+                if sets.is_ball:  # a value beyond its bounds may stay, or come nearer
+                    low, high = min(low, value), max(high, value)
                 reach = Reach(
-                    sets.down[feature], sets.up[feature], sets.low[number, feature],
-                    sets.high[number, feature], sets.radius[number], sets.is_open[number],
-                    sets.is_ball,
+                    sets.down[feature], sets.up[feature], low, high, sets.radius[number],
+                    sets.is_open[number], sets.is_ball,
                 )  # fmt: skip
                 is_inside = may_take(space, feature, value, point, reach, is_single)
             if not is_inside:

@@ -526,10 +526,15 @@ def record_problem(problem, state, objective, recorder, judge_of, pairs, tape, f
             if slot < 0:
                 is_open = False
                 if pairs is not None:
-                    if not pairs.has_points:
+                    # What is left without trimmed cells may be one pair of leaves in every tree.
+                    n_bytes = close_box(problem, state, objective, recorder, floor)
+                    if n_bytes == 0 and not pairs.has_points:
                         return UNDECIDED, tape
+                    tape = put_weights(state, objective, recorder, tape)
                     tape = with_bytes(tape, 1)
-                    put(tape, EXACT, 1)
+                    put(tape, LAMBDA if n_bytes > 0 else EXACT, 1)
+                    if n_bytes > 0:
+                        tape = put_multipliers(problem, state, recorder, tape, n_bytes)
                 if judge_of is not None:
                     most = min(budget.nodes - n_nodes + 1, MOST_PARTS)
                     status, n_written, tape = record_point(
