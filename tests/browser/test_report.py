@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import treeproof as tp
 from tests.report.made_runs import attacked_rows, many_rows, six_rows
 from tests.report.test_page import answers_file, evil_results
 from treeproof.results.numbers import number
@@ -542,3 +543,22 @@ def test_pages_of_paper_are_numbered(open_page):
     )
     assert "@bottom-center" in rules
     assert "counter(page)" in rules
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1400])
+def test_a_trend_is_quiet_and_fits(browser, tmp_path, width, scheme):
+    runs = [six_rows(["a_very_long_feature_name_" * 6, "height"]) for _ in range(12)]
+    tp.write_trend(runs, tmp_path / "trend.html", at=0.2)
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
+    page, said = context.new_page(), []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("request", lambda request: said.append(request.url))
+    page.goto((tmp_path / "trend.html").as_uri())
+    assert said == [(tmp_path / "trend.html").as_uri()]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    shown = page.locator("svg.chart:visible").evaluate_all("all => all.map(s => s.classList[1])")
+    assert shown == ["narrow" if width <= 720 else "wide"]
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (ground == "rgb(15, 19, 26)") == (scheme == "dark")
+    context.close()

@@ -155,6 +155,8 @@ def _meeting(
             # What is missing meets what is missing, too, and nothing else.
             here |= np.isnan(least)[:, None] & missing[:, feature]
             meets &= here
+            if not meets.any():
+                break  # most pairs are apart in the first features
             if moves is not None and moves.units[feature] > 0.0:
                 away = np.abs(boxes.rows[part, feature][:, None] - boxes.rows[other, feature])
                 away = np.where(np.isnan(away), 0.0, away) / moves.units[feature]

@@ -112,7 +112,7 @@ def _words(value: Any) -> str:
 
 def grouped(results: Results, groups: Any) -> list[tuple[str, Results]]:
     """Answers by group: of a feature by name or number, or of an entry for each row."""
-    if isinstance(groups, str | int):
+    if isinstance(groups, str | int | np.integer):
         if results.values is None:
             raise InvalidInput(
                 "The rows are not in these results, so groups must be a list with an entry for each"
@@ -120,7 +120,9 @@ def grouped(results: Results, groups: Any) -> list[tuple[str, Results]]:
             )
         naming, n_features = Naming(results.header), results.values.shape[1]
         names = (results.header.get("model") or {}).get("feature_names") or []
-        feature = feature_number(groups, n_features, names)
+        feature = feature_number(
+            groups if isinstance(groups, str) else int(groups), n_features, names
+        )
         axis = next(axis for axis in naming.axes(n_features) if feature in axis)
         parts = _parts(naming, axis, results.values[:, list(axis)])
     else:
@@ -135,7 +137,7 @@ def grouped(results: Results, groups: Any) -> list[tuple[str, Results]]:
 
 
 def _parts_of_list(given: NDArray[Any]) -> Parts:
-    if given.dtype.kind == "f" and len(np.unique(given)) > _MOST_VALUES:
+    if given.dtype.kind in "iuf" and len(np.unique(given)) > _MOST_VALUES:
         return _ranges(given.astype(np.float64))
     # What is missing, in any library's words, is not the same as itself or has no order.
     entries = [None if _is_missing(value) else value for value in given.tolist()]

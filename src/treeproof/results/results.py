@@ -455,8 +455,8 @@ class Results:
         Parameters
         ----------
         groups : str, int or array-like of shape (n_rows,)
-            A feature, by name or number, or an entry for each row. A number with many values is cut
-            into quarters of the rows.
+            A feature, by name or number, or an entry for each row. Numbers with more than twelve
+            values are cut into quarters of the rows; categories and texts never are.
         eps : float, optional
             Radius or cost. Needed where results hold those of all rows; by default that of the
             question, or the set of each row.

@@ -109,6 +109,10 @@ def test_groups_are_features_values_or_ranges():
     assert table["resisting"].tolist() == [1.0, 1.0, 0.0, 1.0, 1.0]
     many = many_rows(200).by_group("f3", eps=0.1)
     assert many["rows"].tolist() == [50] * 4
+    ages = many_rows(200).by_group(np.arange(200) // 2, eps=0.1)
+    assert ages["group"].tolist() == ["0 to 24", "25 to 49", "50 to 74", "75 to 99"]
+    texts = many_rows(200).by_group([f"branch {k % 20}" for k in range(200)], eps=0.1)
+    assert texts["rows"].tolist() == [10] * 20
     given = [None, "b", "a", float("nan"), "a", "b"]
     assert results.by_group(given, eps=0.1)["group"].tolist() == ["a", "b", "missing"]
     assert results.by_group(pd.Series(given), eps=0.1)["rows"].tolist() == [2, 2, 2]
