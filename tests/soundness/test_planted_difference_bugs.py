@@ -16,8 +16,8 @@ BUGS = [
     ),
     Bug(
         "what models begin with is forgotten",
-        "problem = build_problem(aim.offset - offset, joint, box)",
-        "problem = build_problem(-offset, joint, box)",
+        "return build_problem(aim.offset - offset, joint, box)",
+        "return build_problem(-offset, joint, box)",
     ),
     Bug(
         "trees without a partner are forgotten",
@@ -48,8 +48,8 @@ BUGS = [
     ),
     Bug(
         "other classes are not looked at",
-        "        is_partial = judge.aim.mode == LABELS and not judge.forest.has_all_trees",
-        "        is_partial = False",
+        "    if verdict == HOLDS and is_last and not judge.forest.has_all_trees:",
+        "    if verdict == HOLDS and is_last and False:",
     ),
     Bug(
         "only one side is asked about",

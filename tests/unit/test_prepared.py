@@ -12,6 +12,7 @@ from sklearn.ensemble import RandomForestClassifier
 import treeproof as tp
 from treeproof.results.results import Results
 from treeproof.search import shown
+from treeproof.search.question import Question
 
 
 @pytest.fixture(scope="module")
@@ -137,3 +138,23 @@ def test_shown_changes_are_made_when_they_are_asked_for(
     assert len(made) == n_made + 1
     with pytest.raises(AttributeError, match="'Results' object has no attribute 'shwn'"):
         found.shwn  # noqa: B018 - the access is the test
+
+
+def test_what_was_asked_before_is_not_asked_again(iris: Any) -> None:
+    """The last question about a model is kept: whatever differs is another one."""
+    model, rows, _ = iris
+    limits = [0.1, 0.3, np.full(len(rows), 0.1), np.full(len(rows), 0.3)]
+    asked = [tp.LInf(limit) for limit in limits]
+    asked += [tp.LInf(0.3, frozen=[0]), tp.LInf(0.3, scale=[2.0] * 4), tp.LInf(0.3, below=0.0)]
+    asked += [tp.LInf(0.3, scale=np.full(4, 2.0)), tp.L1(0.3), tp.L1(limits[2]), tp.L1(limits[3])]
+    expected = [Question(kind="verify", perturbation=one).answer(model, rows) for one in asked]
+    order = [*range(len(asked)), *reversed(range(len(asked)))]
+    for number in [place for place in order for _ in range(2)]:
+        found = tp.verify(model, rows, None, asked[number])
+        assert content(found) == content(expected[number])
+    scale = np.ones(4)
+    ball = tp.LInf(0.3, scale=scale)
+    tp.verify(model, rows, None, ball)
+    scale[:] = 2.0
+    found = tp.verify(model, rows, None, tp.LInf(0.3, scale=scale))
+    assert found.verdict.tolist() == expected[5].verdict.tolist()

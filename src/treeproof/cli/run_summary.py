@@ -46,7 +46,7 @@ class Found(NamedTuple):
 def junit(found: Found) -> str:
     """The gate and the run as test cases, in the form that build servers read."""
     cases = found.checks
-    seconds = f"{found.run.tally.seconds.total:.3f}"
+    seconds = f"{found.run.tally.seconds.total:.6f}"
     failures = str(sum(bool(failure) for _, failure, _ in cases))
     totals = {"tests": str(len(cases)), "failures": failures, "errors": "0", "time": seconds}
     root = ElementTree.Element("testsuites", {"name": "treeproof"} | totals)

@@ -319,11 +319,15 @@ class PreparedQuestion:
 def prepared(question: Question, model: Model) -> PreparedQuestion:
     """A prepared question; the last one about a model is kept for calls of one row after another.
 
-    Only what can be hashed is kept: nobody can change it afterwards.
+    Only what can be hashed is kept: nobody can change it afterwards. Radii of each row's own are
+    no part of that.
     """
     try:
         hash(question)
+        is_kept = question._own_limits is None
     except TypeError:
+        is_kept = False
+    if not is_kept:
         return PreparedQuestion(question, model)
     kept = model.ensemble.worked_out
     last = kept.get(PreparedQuestion)

@@ -194,10 +194,3 @@ def test_no_multipliers_no_proof(boosted, monkeypatch):
 def test_unknown_programs_are_refused():
     with pytest.raises(tp.InvalidInput, match="'relaxation' of lp"):
         LpEngine(relaxation="other")  # type: ignore[arg-type]
-
-
-def test_the_old_name_of_the_relaxation_is_read():
-    with pytest.warns(DeprecationWarning, match="called 'relaxation' now") as caught:
-        engine = tp.lp(of="distance")
-    assert engine == tp.lp("distance")
-    assert caught[0].filename == __file__
