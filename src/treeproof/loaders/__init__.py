@@ -77,7 +77,12 @@ def load_ensemble(
             if is_directory:
                 loaded = _load_directory(path, options)
             elif is_saved(head):
-                refuse_options(options, frozenset(), "a file written by Model.save")
+                refuse_options(
+                    options,
+                    frozenset(),
+                    "a file written by Model.save",
+                    "Leave it out, or load the library's own model with it, and save that.",
+                )
                 return load_saved(path)
             else:
                 loaded = _load_file(path, head, options)

@@ -115,13 +115,15 @@ def load_object(source: Any, options: LoadOptions) -> Loaded:
     )
 
 
-def refuse_options(options: LoadOptions, known: frozenset[str], kind: str) -> None:
+def refuse_options(
+    options: LoadOptions, known: frozenset[str], kind: str, remedy: str = "Leave it out."
+) -> None:
     """Refuse an option that would be ignored: it would change nothing, or the wrong thing."""
     for option in fields(options):
         if option.name not in known and getattr(options, option.name) is not None:
             raise InvalidInput(
                 f"The option '{option.name}' has no meaning for {kind}, which carries its own"
-                " answer. Leave it out."
+                f" answer. {remedy}"
             )
 
 
