@@ -3,7 +3,7 @@
 import contextlib
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -197,9 +197,13 @@ def forest_of(query: Query) -> Forest:
 
 def forest_over_cells(query: Query) -> Forest:
     """The model as kernels take it, with an axis for each feature."""
-    ensemble = query.ensemble
-    semantics = semantics_of(ensemble, query.alternatives.judgement)
-    return Forest(ensemble.trees, rank_space(ensemble), semantics)
+    ensemble, judgement = query.ensemble, query.alternatives.judgement
+    known = ensemble.worked_out.setdefault(forest_over_cells, {})
+    if judgement not in known:
+        semantics = semantics_of(ensemble, judgement)
+        known[judgement] = Forest(ensemble.trees, rank_space(ensemble), semantics)
+    forest: Forest = known[judgement]
+    return forest
 
 
 def batch_of(
@@ -264,7 +268,15 @@ def single_constraints(query: Query) -> Alternatives:
     weighted sum of them holds; and the search judges every remaining leaf tuple by the model's own
     label. All outputs keep a weight, so a tuple fixes the label.
     """
-    table = query.alternatives
+    table, known = query.alternatives, query.ensemble.worked_out
+    before, made = known.get(single_constraints, (None, None))
+    if before is not table:  # those of labels are the same for all questions
+        made = _single_constraints(table)
+        known[single_constraints] = (table, made)
+    return cast("Alternatives", made)
+
+
+def _single_constraints(table: Any) -> Alternatives:
     start = table.alternative_start[:-1]
     size = np.diff(table.alternative_start)
     coefficient, need, link_slack = table.coefficient, table.need, table.link_slack
