@@ -317,3 +317,11 @@ def test_where_casts_to_float32_turn_over():
     for cut in np.float32([0.1, -0.1, 0.0, 1e-45, 3e38, -3e38, *random.normal(size=20)]):
         first = smallest_double_cast_to(float(cut))
         assert np.float32(first) >= cut > np.float32(np.nextafter(first, -np.inf))
+
+
+def test_real_numbers_beyond_the_largest_float_are_reached_at_exact_rates():
+    """A threshold beyond the largest float, and a rate that no double holds: costs are exact."""
+    tally = Tally()
+    ask_about(20261121, 422, "catboost", tally)
+    assert_no_mismatch(tally)
+    assert tally.n_questions > 100

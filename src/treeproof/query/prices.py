@@ -457,6 +457,8 @@ class Pricing:
 
     def _number_cost(self, feature: int, own: float, new: float) -> Fraction | None:
         is_up = new > own
+        if not math.isfinite(new):
+            return None  # what is typed in beyond the largest float is no number any more
         if not math.isfinite(own):
             # An infinite value is as far from all others: it moves where that does not matter.
             is_free = self.tariff.is_free_of_distance(feature, up=is_up) and not self.is_relative
@@ -697,6 +699,10 @@ def _allowed_cells(part: Pricing) -> _Allowed:
     with np.errstate(over="ignore"):
         before = np.nextafter(end.astype(real), real(-np.inf)).astype(np.float64)
     first, last = np.maximum(start, low), np.minimum(before, high)
+    if part.ensemble.over_reals:
+        # Beyond the largest float there are real numbers, too; the least of them stands for them.
+        is_beyond = np.isposinf(end) & np.isfinite(start) & (start > before) & (first <= high)
+        last = np.where(is_beyond, first, last)
     # Of numbers of the input precision the last one is the top.
     is_open = (end <= high) & part.ensemble.over_reals
     top = np.where(is_open, end, np.minimum(before, high))
